@@ -17,7 +17,7 @@ import typer
 from serve.app import tls
 from serve.app.control import ControlPlane
 from serve.app.usage import families
-from serve.app.worker import Worker
+from serve.app.worker import ProxyWorker
 from serve.cli.main import app
 from serve.cli.output import EXIT_CODES
 from serve.conversion.faults import FAULTS
@@ -83,7 +83,7 @@ async def metrics() -> str:
     with tempfile.TemporaryDirectory() as folder:
         given = Settings(state=folder, triton=("one=127.0.0.1:1:2:3",), model_repo="")
         sources = (
-            ("worker", Worker(given, 0, secret="-").registry.collect()),
+            ("worker", ProxyWorker(given, 0, secret="-").registry.collect()),
             ("control", ControlPlane(given).registry.collect()),
             ("metrics port", families({})),
             ("processes with TLS", tls.families()),

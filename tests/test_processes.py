@@ -24,14 +24,14 @@ from serve.app.up import CONTROL_BACKOFF
 from serve.core.errors import CannotStart
 from serve.processes import (
     Backoff,
-    Condition,
-    Entry,
     Exit,
     Hopeless,
     Ledger,
+    LedgerEntry,
+    ProcessCondition,
     Program,
-    State,
     Supervised,
+    SupervisedState,
     hold_lock,
     spawn,
     sweep_shared_memory,
@@ -91,14 +91,14 @@ class Conditions:
     """Collects conditions; `until` waits for the one that is asked for."""
 
     def __init__(self) -> None:
-        self.seen: list[Condition] = []
+        self.seen: list[ProcessCondition] = []
         self._changed = asyncio.Event()
 
-    def __call__(self, condition: Condition) -> None:
+    def __call__(self, condition: ProcessCondition) -> None:
         self.seen.append(condition)
         self._changed.set()
 
-    async def until(self, state: State, restarts: int = 0) -> Condition:
+    async def until(self, state: SupervisedState, restarts: int = 0) -> ProcessCondition:
         while True:
             for condition in self.seen:
                 if condition.state is state and condition.restarts == restarts:
@@ -252,7 +252,7 @@ class Kept:
 @on_either_loop
 async def test_restarts_are_delayed_ever_longer_up_to_a_limit() -> None:
     async with Kept(shell("exit 1")) as failing:
-        last = await failing.until(State.BACKING_OFF, restarts=7)
+        last = await failing.until(SupervisedState.BACKING_OFF, restarts=7)
     assert failing.clock.slept[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
     assert (last.reason, last.delay, last.pid) == ("exit status 1", 10.0, None)
 
@@ -261,10 +261,10 @@ async def test_restarts_are_delayed_ever_longer_up_to_a_limit() -> None:
 async def test_thirty_healthy_seconds_forgive_earlier_failures() -> None:
     async with Kept(SLEEPER) as sleeper:
         for restarts, lived in enumerate([1.0, 1.0, 31.0, 1.0]):
-            alive = await sleeper.until(State.RUNNING, restarts)
+            alive = await sleeper.until(SupervisedState.RUNNING, restarts)
             sleeper.clock.time += lived
             os.kill(alive.pid or 0, signal.SIGKILL)
-        await sleeper.until(State.RUNNING, restarts=4)
+        await sleeper.until(SupervisedState.RUNNING, restarts=4)
     assert sleeper.clock.slept == [0.2, 0.4, 0.2, 0.4]
     assert sleeper.supervised.condition.reason == "killed by signal 9 (SIGKILL)"
 
@@ -287,12 +287,14 @@ async def test_a_control_plane_that_has_answered_is_started_again_at_once(
 
     async with Kept(SLEEPER, probe=probe, backoff=CONTROL_BACKOFF) as control:
         for restarts in range(len(slept)):
-            await control.until(State.RUNNING if answers else State.STARTING, restarts)
+            await control.until(
+                SupervisedState.RUNNING if answers else SupervisedState.STARTING, restarts
+            )
             while (pid := control.supervised.condition.pid) is None:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0)
             control.clock.time += lived
             os.kill(pid, signal.SIGKILL)
-            await control.until(State.BACKING_OFF, restarts)
+            await control.until(SupervisedState.BACKING_OFF, restarts)
     assert control.clock.slept[: len(slept)] == slept
 
 
@@ -306,12 +308,17 @@ async def test_a_program_is_running_once_its_probe_returns() -> None:
 
     async with Kept(SLEEPER, probe=probe) as sleeper:
         await asked.wait()
-        assert sleeper.supervised.condition.state is State.STARTING
+        assert sleeper.supervised.condition.state is SupervisedState.STARTING
         answered.set()
-        await sleeper.until(State.RUNNING)
+        await sleeper.until(SupervisedState.RUNNING)
     seen = sleeper.conditions.seen
     states = [condition.state for condition in seen]
-    assert states == [State.STARTING, State.STARTING, State.RUNNING, State.STOPPED]
+    assert states == [
+        SupervisedState.STARTING,
+        SupervisedState.STARTING,
+        SupervisedState.RUNNING,
+        SupervisedState.STOPPED,
+    ]
     assert ends(seen[1].pid or 0)
 
 
@@ -321,7 +328,7 @@ async def test_a_program_whose_probe_gives_up_is_ended_and_started_again() -> No
         raise Hopeless("it is lost")
 
     async with Kept(SLEEPER, probe=probe) as lost:
-        last = await lost.until(State.BACKING_OFF, restarts=1)
+        last = await lost.until(SupervisedState.BACKING_OFF, restarts=1)
     assert last.reason == "it is lost"
     assert all(ends(condition.pid) for condition in lost.conditions.seen if condition.pid)
 
@@ -329,7 +336,7 @@ async def test_a_program_whose_probe_gives_up_is_ended_and_started_again() -> No
 @on_either_loop
 async def test_a_program_that_cannot_be_executed_is_tried_again() -> None:
     async with Kept(Program("missing", ("/nowhere/program",))) as missing:
-        last = await missing.until(State.BACKING_OFF, restarts=1)
+        last = await missing.until(SupervisedState.BACKING_OFF, restarts=1)
     assert last.reason == "/nowhere/program cannot be executed: No such file or directory"
 
 
@@ -393,7 +400,7 @@ def test_a_sweep_ends_what_a_killed_parent_left_behind(tmp_path: Path) -> None:
 def test_a_sweep_kills_a_recorded_process_that_still_lives(tmp_path: Path) -> None:
     with subprocess.Popen(("sleep", "60"), start_new_session=True) as left:
         ledger = Ledger(tmp_path / "children.json")
-        entry = Entry(left.pid, start_time(left.pid) or 0, "left", "1.1")
+        entry = LedgerEntry(left.pid, start_time(left.pid) or 0, "left", "1.1")
         ledger.record(entry)
         assert ledger.sweep() == (entry,)
         assert left.wait(PATIENCE) == -signal.SIGKILL
@@ -402,7 +409,7 @@ def test_a_sweep_kills_a_recorded_process_that_still_lives(tmp_path: Path) -> No
 def test_a_sweep_spares_another_process_with_a_recorded_pid(tmp_path: Path) -> None:
     with subprocess.Popen(("sleep", "60"), start_new_session=True) as other:
         ledger = Ledger(tmp_path / "children.json")
-        ledger.record(Entry(other.pid, (start_time(other.pid) or 0) - 1, "gone", "1.1"))
+        ledger.record(LedgerEntry(other.pid, (start_time(other.pid) or 0) - 1, "gone", "1.1"))
         assert ledger.sweep() == ()
         assert other.poll() is None
         assert ledger.entries == ()
@@ -460,7 +467,7 @@ async def test_on_a_full_disk_children_start_and_end_and_are_written_down_later(
 
 def test_the_ledger_is_readable_for_its_owner_only(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "state" / "children.json")
-    ledger.record(Entry(1, 1, "child", "1.1"))
+    ledger.record(LedgerEntry(1, 1, "child", "1.1"))
     assert (tmp_path / "state" / "children.json").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["children.json"]
 
@@ -470,7 +477,7 @@ def test_a_ledger_that_makes_no_sense_or_is_from_before_a_reboot_is_empty(tmp_pa
     for content in ("", "{", "[]", '{"boot": 1}'):
         path.write_text(content)
         assert Ledger(path).entries == (), content
-    Ledger(path).record(Entry(os.getpid(), start_time(os.getpid()) or 0, "child", "1.1"))
+    Ledger(path).record(LedgerEntry(os.getpid(), start_time(os.getpid()) or 0, "child", "1.1"))
     path.write_text(json.dumps(json.loads(path.read_text()) | {"boot": "another"}))
     assert Ledger(path).entries == ()
 

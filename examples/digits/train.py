@@ -31,7 +31,7 @@ import onnxruntime
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from serve.conversion.request import GENERAL, Request
+from serve.conversion.request import GENERAL, ConversionRequest
 from serve.conversion.runner import convert, default_limits
 from serve.core.errors import ConversionFailed
 from serve.tensors.expected_outputs import Tolerance
@@ -115,7 +115,7 @@ def converted(savedmodel: Path) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         labelled = Path(folder) / "held_out.npz"
         np.savez(labelled, x=rows, labels=labels)
-        request = Request(
+        request = ConversionRequest(
             str(savedmodel),
             labelled=str(labelled),
             max_drop=0.0,

@@ -38,7 +38,7 @@ from loadtests.bench.results import FOLDER, today, write_page
 from loadtests.bench.start import BIN, ROOT, free_ports, until_ready
 from loadtests.bench.started import Programs, listening
 from serve.load.reports.folder import read
-from serve.load.reports.report import Report
+from serve.load.reports.report import LoadReport
 from serve.load.reports.summary import over_time, total
 
 IMAGES = ROOT / "docs" / "images"
@@ -191,7 +191,7 @@ def run(folder: Path, parts: Sequence[Part], seed: int) -> dict[str, Any]:
 
 
 def page(
-    report: Report,
+    report: LoadReport,
     hints: Sequence[Mapping[str, Any]],
     begun: float,
     parts: Sequence[Part],

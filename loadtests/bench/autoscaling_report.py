@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from serve.pages.charts import Axis, Chart, Series, draw
+from serve.pages.charts import Axis, Chart, ChartSeries, draw
 
 Page = Mapping[str, Any]
 Points = tuple[tuple[float, float], ...]
@@ -71,9 +71,9 @@ def _replicas(page: Page) -> Chart:
         Axis("seconds", least=0.0),
         Axis("replicas", least=0.0, most=most),
         (
-            Series("demand (replicas busy all the time)", _points(hints, "demand"), "line"),
-            Series("hint", _points(hints, "desired"), "steps"),
-            Series("ready", _points(hints, "ready"), "steps"),
+            ChartSeries("demand (replicas busy all the time)", _points(hints, "demand"), "line"),
+            ChartSeries("hint", _points(hints, "desired"), "steps"),
+            ChartSeries("ready", _points(hints, "ready"), "steps"),
         ),
     )
 
@@ -86,9 +86,9 @@ def _calls(page: Page) -> Chart:
         Axis("seconds", least=0.0),
         Axis("calls per second", least=0.0, most=1.1 * max(up for _, up in (*right, *capacity))),
         (
-            Series("correct responses", right, "line"),
-            Series("failed", failed, "line"),
-            Series("measured capacity of the ready replicas", capacity, "steps"),
+            ChartSeries("correct responses", right, "line"),
+            ChartSeries("failed", failed, "line"),
+            ChartSeries("measured capacity of the ready replicas", capacity, "steps"),
         ),
     )
 

@@ -33,14 +33,14 @@ from loadtests.bench.results import FOLDER, today, write_page
 from loadtests.bench.start import BIN, free_ports, until_ready
 from loadtests.bench.started import Programs, listening
 from serve.capacity.grid import candidates
-from serve.capacity.measurements import Ask, Measured, Trial
+from serve.capacity.measurements import Ask, Measured, OpenLoopTrial
 from serve.capacity.search import Halving
-from serve.capacity.setup import Setup
-from serve.cli.batching.tune_load import Given
+from serve.capacity.setup import BatchSetup
+from serve.cli.batching.tune_load import TuningLoad
 from serve.cli.client import connect
 from serve.core.objectives import Objective
 from serve.load import rate_search
-from serve.load.tuner.bench import Bench, opened
+from serve.load.tuner.bench import LoadBench, opened
 from serve.load.tuner.confirmation import Duel
 from serve.load.tuner.execution_counts import Statistics
 from serve.load.tuner.measurements import Measuring
@@ -78,11 +78,11 @@ SUBJECTS = (
 class Place:
     """The bench with one model: loads setups and measures them. `made` counts measurements."""
 
-    def __init__(self, bench: Bench, measuring: Measuring, config: Mapping[str, Any]) -> None:
+    def __init__(self, bench: LoadBench, measuring: Measuring, config: Mapping[str, Any]) -> None:
         self._bench = bench
         self._measuring = measuring
         self._config = config
-        self._loaded: Setup | None = None
+        self._loaded: BatchSetup | None = None
         self.made = 0
 
     async def measure(self, ask: Ask) -> Measured:
@@ -94,7 +94,7 @@ class Place:
         return (await self._measuring.measure(ask)).measured
 
 
-async def search(place: Place, subject: Subject, grid: Sequence[Setup]) -> dict[str, Any]:
+async def search(place: Place, subject: Subject, grid: Sequence[BatchSetup]) -> dict[str, Any]:
     """What the search comes to, and what it has predicted for the whole grid."""
     halving, began = _halving(subject, grid), time.monotonic()
     while (ask := halving.next()) is not None:
@@ -122,17 +122,22 @@ async def search(place: Place, subject: Subject, grid: Sequence[Setup]) -> dict[
 
 
 async def whole_grid(
-    place: Place, subject: Subject, grid: Sequence[Setup], keep: Callable[[dict[str, Any]], None]
+    place: Place,
+    subject: Subject,
+    grid: Sequence[BatchSetup],
+    keep: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
     """The highest rate of every setup, found without any knowledge of the others."""
     objective, rows, began = Objective.parse(subject.objective), [], time.monotonic()
     before = place.made
     for setup in grid:
 
-        async def attempt(rate: float, number: int, setup: Setup = setup) -> rate_search.Trial:
-            told = await place.measure(Trial(setup, rate))
+        async def attempt(
+            rate: float, number: int, setup: BatchSetup = setup
+        ) -> rate_search.RateTrial:
+            told = await place.measure(OpenLoopTrial(setup, rate))
             why = "" if told.passes(rate, objective) else "missed"
-            return rate_search.Trial(rate, not why, why=why, achieved=told.rate, p99=told.p99)
+            return rate_search.RateTrial(rate, not why, why=why, achieved=told.rate, p99=told.p99)
 
         found = await rate_search.find_max(
             attempt, first=subject.first, most=100_000.0, precision=_PRECISION, trials=20
@@ -148,7 +153,11 @@ async def whole_grid(
 
 
 async def in_turns(
-    place: Place, subject: Subject, name: str, sides: tuple[Setup, Setup], at: tuple[float, float]
+    place: Place,
+    subject: Subject,
+    name: str,
+    sides: tuple[BatchSetup, BatchSetup],
+    at: tuple[float, float],
 ) -> dict[str, Any]:
     """The second side ÷ the first, of so many pairs."""
     objective, duel = Objective.parse(subject.objective), Duel(*at)
@@ -157,7 +166,7 @@ async def in_turns(
         met = {}
         for side in duel.order:
             rate = duel.sides[side].rate
-            told = await place.measure(Trial(setups[side], rate))
+            told = await place.measure(OpenLoopTrial(setups[side], rate))
             met[side] = told.passes(rate, objective)
         duel.told(*(met[side] for side in duel.sides))
         if len(duel.rounds) == PAIRS:
@@ -186,7 +195,7 @@ async def one_model(
     ):
         statistics = Statistics(bench.http, bench.name, bench.version)
         config = await statistics.config()
-        given = Given("1", ("random",), None)
+        given = TuningLoad("1", ("random",), None)
         workload, _ = await asyncio.to_thread(given.workload, bench, dict)
         measuring = Measuring(
             workload, objective, statistics, unit=subject.unit, stop=asyncio.Event()
@@ -234,19 +243,19 @@ def main() -> None:
             asyncio.run(one_model(subject, admin, steps, keep))
 
 
-def _halving(subject: Subject, grid: Sequence[Setup]) -> Halving:
+def _halving(subject: Subject, grid: Sequence[BatchSetup]) -> Halving:
     return Halving(grid, Objective.parse(subject.objective))
 
 
-def _defaults(subject: Subject) -> dict[str, Setup]:
+def _defaults(subject: Subject) -> dict[str, BatchSetup]:
     return {
-        "no batching": Setup(subject.largest, batches=False),
-        "dynamic_batching {}": Setup(subject.largest),
+        "no batching": BatchSetup(subject.largest, batches=False),
+        "dynamic_batching {}": BatchSetup(subject.largest),
     }
 
 
-def _setup(page: Mapping[str, Any]) -> Setup:
-    return Setup(**{**page, "preferred": tuple(page["preferred"])})
+def _setup(page: Mapping[str, Any]) -> BatchSetup:
+    return BatchSetup(**{**page, "preferred": tuple(page["preferred"])})
 
 
 def _gateway(programs: Programs, folder: Path) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from loadtests.bench.pictures import Group, Picture, svg
 from loadtests.bench.results import FOLDER
 from loadtests.bench.start import ROOT
-from serve.pages.charts import Axis, Chart, Series, draw
+from serve.pages.charts import Axis, Chart, ChartSeries, draw
 
 PAGE = ROOT / "docs" / "batching.md"
 IMAGES = ROOT / "docs" / "images"
@@ -180,7 +180,7 @@ def _predictions(grids: Mapping[str, Page]) -> Chart:
         "configuration of the grid",
         Axis("measured, calls per second", is_log=True),
         Axis("predicted, calls per second", is_log=True),
-        tuple(Series(model, predicted(page).rates) for model, page in grids.items()),
+        tuple(ChartSeries(model, predicted(page).rates) for model, page in grids.items()),
         rule="equal",
     )
 

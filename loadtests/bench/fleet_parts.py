@@ -28,7 +28,7 @@ from serve.core.snapshot import Snapshot
 from serve.proxy.admission import Admission
 from serve.proxy.gateway import Gateway
 from serve.proxy.health import Health
-from serve.proxy.live import Live
+from serve.proxy.live import LiveSnapshot
 from serve.proxy.loads import Loads
 from serve.telemetry import Meters
 from serve.triton import config as triton_config
@@ -104,7 +104,7 @@ def _median(do: Callable[[], T]) -> tuple[float, T]:
 
 
 def _gateway(snapshot: Snapshot) -> Gateway:
-    live, loads = Live(), Loads()
+    live, loads = LiveSnapshot(), Loads()
     live.swap(snapshot)
     return Gateway(
         live,

@@ -16,7 +16,7 @@ from loadtests.bench.fleet_growth import Point, growth
 from loadtests.bench.results import latest
 from loadtests.bench.start import ROOT
 from serve.control.snapshots import POLL, REST
-from serve.pages.charts import Axis, Chart, Series, draw
+from serve.pages.charts import Axis, Chart, ChartSeries, draw
 
 PAGE = ROOT / "docs" / "operations.md"
 IMAGES = ROOT / "docs" / "images"
@@ -274,8 +274,8 @@ def charts(found: Page) -> dict[str, Chart]:
     }
 
 
-def _line(name: str, found: Sequence[Point]) -> Series:
-    return Series(name, tuple(found), "line")
+def _line(name: str, found: Sequence[Point]) -> ChartSeries:
+    return ChartSeries(name, tuple(found), "line")
 
 
 def _relative(found: Sequence[Point]) -> list[Point]:

@@ -19,10 +19,10 @@ import numpy as np
 from loadtests.bench.gate_graphs import Fault, Session, Style
 from loadtests.bench.gate_models import CLASSES, MODELS, PLACES, build
 from loadtests.bench.pictures import STYLE
-from serve.conversion.gate import Verdict, run_gate
-from serve.conversion.request import Request
+from serve.conversion.gate import GateVerdict, run_gate
+from serve.conversion.request import ConversionRequest
 from serve.tensors.datatypes import Array
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 SIZES = tuple(float(10 ** (power / 2)) for power in range(0, -15, -1))
 STATED = 1e-3  # what is felt above it does not pass
@@ -83,14 +83,14 @@ def styles(name: str) -> Iterator[Style]:
         yield Style(is_double=True)
 
 
-def judged(source: Session, converted: Session, seed: int) -> Verdict:
+def judged(source: Session, converted: Session, seed: int) -> GateVerdict:
     """What the gate says, with nothing but generated inputs."""
     return run_gate(
         source,
         converted,
         expected=source.signature,
         found=converted.signature,
-        request=Request("model", golden=1, seed=seed),
+        request=ConversionRequest("model", golden=1, seed=seed),
         samples=None,
         labelled=None,
         precision=None,
@@ -98,7 +98,7 @@ def judged(source: Session, converted: Session, seed: int) -> Verdict:
     )
 
 
-def held_out(signature: Signature, seed: int) -> Mapping[str, Array]:
+def held_out(signature: ModelSignature, seed: int) -> Mapping[str, Array]:
     """Ordinary inputs of another seed than the gate's."""
     rng = np.random.default_rng([seed, 99])
     shapes = {spec.name: (HELD_OUT, *(spec.shape or ())[1:]) for spec in signature.inputs}

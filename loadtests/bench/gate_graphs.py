@@ -14,7 +14,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from serve.tensors.datatypes import Array
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 DATATYPES = {"tensor(float)": "FP32", "tensor(double)": "FP64", "tensor(int64)": "INT64"}
 
@@ -65,9 +65,9 @@ class Session:
         return dict(zip(self._names, answers, strict=True))
 
     @property
-    def signature(self) -> Signature:
+    def signature(self) -> ModelSignature:
         """What it takes and gives."""
-        return Signature(
+        return ModelSignature(
             "onnx",
             tuple(map(_spec, self._session.get_inputs())),
             tuple(map(_spec, self._session.get_outputs())),
@@ -204,6 +204,6 @@ class Graph:
         return bytes(made.SerializeToString())
 
 
-def _spec(one: Any) -> TensorSpec:
+def _spec(one: Any) -> ModelTensor:
     shape = tuple(size if isinstance(size, int) else DYNAMIC for size in one.shape)
-    return TensorSpec(one.name, DATATYPES[one.type], shape)
+    return ModelTensor(one.name, DATATYPES[one.type], shape)

@@ -25,11 +25,11 @@ from loadtests.bench import machine
 from loadtests.bench.results import FOLDER, today, write_page
 from loadtests.bench.start import ROOT
 from serve.capacity.scaling.memory import REMEMBERED
-from serve.capacity.scaling.policy import TICK, State, begin, decide
+from serve.capacity.scaling.policy import TICK, PolicyState, begin, decide
 from serve.capacity.scaling.signals import Bounds, ModelSignal, PoolSignal
-from serve.control.scaling.board import Board
-from serve.control.scaling.told import Told
-from serve.pages.charts import Axis, Chart, Series, draw
+from serve.control.scaling.board import HintBoard
+from serve.control.scaling.told import PoolNumbers
+from serve.pages.charts import Axis, Chart, ChartSeries, draw
 
 PICTURE = ROOT / "docs" / "images" / "hint-cost.svg"
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
@@ -67,9 +67,9 @@ class Pools:
         draw_ = random.Random(seed)
         self._phases = [draw_.uniform(0, 2 * math.pi) for _ in range(_KINDS)]
         self._names = [f"pool-{number}" for number in range(_KINDS)]
-        self._board = Board()
+        self._board = HintBoard()
         self._at = 0.0
-        self._states: list[State] = [begin(0.0) for _ in range(_KINDS)]
+        self._states: list[PolicyState] = [begin(0.0) for _ in range(_KINDS)]
         self._ready = [1] * _KINDS
         while self._at < REMEMBERED:
             self.round()
@@ -86,7 +86,7 @@ class Pools:
         told = []
         for number, signal in enumerate(signals):
             self._states[number], hint = decide(self._states[number], signal, _BOUNDS)
-            told.append(Told(hint, signal, _BOUNDS, self._at))
+            told.append(PoolNumbers(hint, signal, _BOUNDS, self._at))
         self._board.put(told)
         took = time.thread_time() - began
         self._ready = [one.hint.desired for one in told]
@@ -124,7 +124,7 @@ def measure(counts: Sequence[int], rounds: int) -> tuple[Cost, ...]:
     return tuple(Cost(count, tuple(seconds)) for count, seconds in found.items())
 
 
-def _copied(state: State) -> State:
+def _copied(state: PolicyState) -> PolicyState:
     """With a memory of its own, as another pool would have it."""
     needs = tuple(need * 1.01 for need in state.memory.needs)
     return dataclasses.replace(state, memory=dataclasses.replace(state.memory, needs=needs))
@@ -172,8 +172,8 @@ def chart(costs: Sequence[Cost], found: Growth) -> Chart:
         Axis("pools", is_log=True),
         Axis("milliseconds of CPU time", is_log=True),
         (
-            Series("measured, median", medians),
-            Series(f"{1e6 * found.per_pool:.1f} µs per pool", line, "line"),
+            ChartSeries("measured, median", medians),
+            ChartSeries(f"{1e6 * found.per_pool:.1f} µs per pool", line, "line"),
         ),
     )
 

@@ -15,12 +15,12 @@ from loadtests.bench.generators import Wrk
 from loadtests.bench.payloads import Payload
 from loadtests.bench.start import ROOT, free_ports, until_ready
 from loadtests.bench.started import Programs, listening
-from serve.load.plan import Arrivals, Closed, Lane, Plan, Protocol
-from serve.load.reports.report import Run
+from serve.load.plan import Arrivals, Closed, Lane, LaneProtocol, LoadPlan
+from serve.load.reports.report import LoadRun
 from serve.load.reports.summary import total
 from serve.load.runner import run
 from serve.triton.backend_directory import build_backend_directory
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 
 IN_FLIGHT = 16
 STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 %, by pairs
@@ -68,7 +68,7 @@ class Told:
 
 def ours(lane: Lane, seconds: float, *, closed: Closed | None = None, rate: float = 0.0) -> Told:
     """A run of our generator: one process, after half a second that is not counted."""
-    plan = Plan(
+    plan = LoadPlan(
         (lane,),
         seconds,
         arrivals=None if closed else Arrivals(rate),
@@ -78,7 +78,7 @@ def ours(lane: Lane, seconds: float, *, closed: Closed | None = None, rate: floa
     )
     quiet: Callable[..., None] = lambda *_: None  # noqa: E731
     record = asyncio.run(run(plan, on_begin=quiet, on_window=quiet))
-    found = total(Run("", plan.outline(), record))
+    found = total(LoadRun("", plan.outline(), record))
     windows = record.windows.values()
     cpu = sum(each.generator.cpu for each in windows)
     ended = sum(each.generator.ended for each in windows)
@@ -97,7 +97,7 @@ def wrk(payload: Payload, url: str, path: str, seconds: float, folder: Path) -> 
     return Told(rate, load.p50 / 1e6, load.p99 / 1e6, load.calls, load.failed, cpu)
 
 
-def lane_of(protocol: Protocol, port: int, path: str, payload: Payload) -> Lane:
+def lane_of(protocol: LaneProtocol, port: int, path: str, payload: Payload) -> Lane:
     """A lane with a body of the data plane's benchmark."""
     from serve.load.plan import Payload as Ours
 
@@ -106,7 +106,7 @@ def lane_of(protocol: Protocol, port: int, path: str, payload: Payload) -> Lane:
 
 def triton(programs: Programs, folder: Path) -> tuple[int, int]:
     """A bare Triton with the demo's models; its HTTP and gRPC ports."""
-    installation = Installation.find(Facts.here())
+    installation = Installation.find(MachineFacts.here())
     backends = build_backend_directory(installation, folder)
     http, grpc = free_ports(2)
     process = programs.start(

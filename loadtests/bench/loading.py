@@ -38,7 +38,7 @@ from loadtests.bench.start import free_ports
 from loadtests.bench.started import Programs, listening
 from loadtests.bench.upstreams import compile_native
 from serve.load.bodies import path_of, payload_of
-from serve.load.plan import Closed, Lane, Protocol
+from serve.load.plan import Closed, Lane, LaneProtocol
 
 STALL = 3.0  # seconds
 
@@ -57,7 +57,7 @@ def cost(folder: Path, pairs: int, seconds: float) -> dict[str, Any]:
             programs.start("upstream", (*pin, str(binary), str(port))),
             partial(listening, port),
         )
-        lane = lane_of(Protocol.HTTP_BINARY, port, "/v2/models/null/infer", payload)
+        lane = lane_of(LaneProtocol.HTTP_BINARY, port, "/v2/models/null/infer", payload)
         os.sched_setaffinity(0, {cores[-1]})
         try:
             for number in range(pairs):
@@ -90,9 +90,9 @@ def beside(folder: Path, pairs: int, seconds: float) -> dict[str, Any]:
     intervals, all_rows = [], {}
     with Programs(folder) as programs:
         http, grpc = triton(programs, folder)
-        for name, protocol in (("HTTP", Protocol.HTTP_BINARY), ("gRPC", Protocol.GRPC)):
+        for name, protocol in (("HTTP", LaneProtocol.HTTP_BINARY), ("gRPC", LaneProtocol.GRPC)):
             payload = payload_of(protocol, "digits", "1", tensors, {"x": "FP32"})
-            port = http if protocol is Protocol.HTTP_BINARY else grpc
+            port = http if protocol is LaneProtocol.HTTP_BINARY else grpc
             lane = Lane(
                 name,
                 protocol,
@@ -121,12 +121,12 @@ def stall(folder: Path, seconds: float) -> dict[str, Any]:
     """The same stall under an open and a closed loop."""
     generator = np.random.default_rng(1)
     tensors = {"x": generator.random((1, 8, 8, 1), np.float32)}
-    payload = payload_of(Protocol.HTTP_BINARY, "digits", "1", tensors, {"x": "FP32"})
+    payload = payload_of(LaneProtocol.HTTP_BINARY, "digits", "1", tensors, {"x": "FP32"})
     found: dict[str, Told] = {}
     with Programs(folder) as programs:
         http, _ = triton(programs, folder)
-        path = path_of(Protocol.HTTP_BINARY, "digits", "1")
-        lane = Lane("HTTP", Protocol.HTTP_BINARY, f"127.0.0.1:{http}", path, (payload,))
+        path = path_of(LaneProtocol.HTTP_BINARY, "digits", "1")
+        lane = Lane("HTTP", LaneProtocol.HTTP_BINARY, f"127.0.0.1:{http}", path, (payload,))
         pid = programs.processes["triton"].pid
         for name, closed in (("open", None), ("closed", Closed(4, rate=100.0))):
             timers = [
@@ -157,7 +157,7 @@ def _other(
     port: int,
     folder: Path,
 ) -> Callable[[float], Told]:
-    if lane.protocol is Protocol.HTTP_BINARY:
+    if lane.protocol is LaneProtocol.HTTP_BINARY:
         return lambda seconds: wrk(
             Payload(body, tuple(headers)), url(port), lane.path, seconds, folder
         )
@@ -171,8 +171,8 @@ def _other(
     return h2load
 
 
-def _peer(protocol: Protocol) -> str:
-    return "wrk" if protocol is Protocol.HTTP_BINARY else "h2load"
+def _peer(protocol: LaneProtocol) -> str:
+    return "wrk" if protocol is LaneProtocol.HTTP_BINARY else "h2load"
 
 
 def _pair(found: dict[str, Told]) -> str:

@@ -28,7 +28,7 @@ from serve.control.models import By
 from serve.core.routes import Split
 from serve.processes import Ledger
 from serve.settings import Settings
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.launcher import Launcher
 
 BY = By("bench")
@@ -75,7 +75,7 @@ async def measure(settings: Settings, changes: int) -> tuple[list[float], list[f
         1,
         [settings.model_repo],
         state=settings.state_path,
-        installation=Installation.find(Facts.here()),
+        installation=Installation.find(MachineFacts.here()),
         ledger=ledger,
         logger=logging.getLogger("servegate.triton"),
     )

@@ -20,16 +20,16 @@ from typing import Any
 
 from loadtests.bench import machine
 from loadtests.bench.results import FOLDER, today, write_page
-from serve.capacity.fleets.comparison import Result, Scene, compare, variants
+from serve.capacity.fleets.comparison import Scene, SimulationResult, compare, variants
 from serve.capacity.fleets.loads import LOADS, Floats, repeated
-from serve.capacity.fleets.seen import Server
+from serve.capacity.fleets.seen import SimulatedServer
 from serve.capacity.fleets.traces import read_times
-from serve.capacity.service import Service
+from serve.capacity.service import ServiceTime
 
 AZURE = "azure-conv"
 # Fixed and per row as 4 to 1; full batches keep the objective with what waits before them.
 SCENE = Scene(
-    Server(Service(0.16, 0.04, scatter=0.1), largest=8, limit=2.0, cold_start=60.0),
+    SimulatedServer(ServiceTime(0.16, 0.04, scatter=0.1), largest=8, limit=2.0, cold_start=60.0),
     mean=100.0,
     seconds=3600.0,
 )
@@ -43,7 +43,7 @@ def tasks(loads: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, int]]:
 
 def played(
     scene: Scene, load: str, seed: int, scalers: Sequence[str], trace: Path | None
-) -> list[Result]:
+) -> list[SimulationResult]:
     """One load with one seed, in a process of its own."""
     those = [each for each in variants() if not scalers or each.scaler in scalers]
     times = None
@@ -69,7 +69,7 @@ def all_played(
     seeds: Sequence[int],
     scalers: Sequence[str],
     trace: Path | None,
-) -> Iterator[list[Result]]:
+) -> Iterator[list[SimulationResult]]:
     """As they are done, in two processes."""
     with ProcessPoolExecutor(PROCESSES) as pool:
         wanted = [

@@ -15,7 +15,7 @@ from serve.capacity.fleets.comparison import (
     RAY,
     UTILISATION,
 )
-from serve.capacity.fleets.fronts import Point, cost_at, late_at
+from serve.capacity.fleets.fronts import FrontPoint, cost_at, late_at
 
 CALM = {"steady": (0.0, 1.25), "diurnal": (0.0, 1.25), "ramp": (0.0, 1.25)}
 TRACED = {"azure-conv": (0.003, 1.15)}
@@ -37,7 +37,7 @@ class Goal:
     is_met: bool | None
 
 
-def goals(points: Sequence[Point]) -> Iterator[Goal]:
+def goals(points: Sequence[FrontPoint]) -> Iterator[Goal]:
     """All, load by load."""
     for ours in (one for one in points if one.scaler == OURS):
         here = [one for one in points if one.load == ours.load]
@@ -64,7 +64,7 @@ class Equal:
     """
 
     load: str
-    ours: Point
+    ours: FrontPoint
     oracle_late: float
     calls: float
     utilisation: float
@@ -73,7 +73,7 @@ class Equal:
     chosen_late: float
 
 
-def equals(points: Sequence[Point]) -> Iterator[Equal]:
+def equals(points: Sequence[FrontPoint]) -> Iterator[Equal]:
     """Everybody at equal lateness, load by load."""
     for ours in (one for one in points if one.scaler == OURS):
         here = [one for one in points if one.load == ours.load]
@@ -92,7 +92,7 @@ def equals(points: Sequence[Point]) -> Iterator[Equal]:
         )
 
 
-def _absolute(ours: Point, late: float, cost: float) -> Goal:
+def _absolute(ours: FrontPoint, late: float, cost: float) -> Goal:
     return Goal(
         ours.load,
         f"at most {100 * late:g} % late at × {cost:g} of the oracle",
@@ -101,7 +101,7 @@ def _absolute(ours: Point, late: float, cost: float) -> Goal:
     )
 
 
-def _fewer(ours: Point, here: Sequence[Point]) -> Goal:
+def _fewer(ours: FrontPoint, here: Sequence[FrontPoint]) -> Goal:
     """Against the best of the others at exactly its cost; what 5 % more buys is told, too."""
     wanted = f"{FEWER:g} times fewer late calls than the best other, at the same cost"
     best, late = _best(here, ours.cost)
@@ -119,7 +119,7 @@ def _fewer(ours: Point, here: Sequence[Point]) -> Goal:
     )
 
 
-def _best(here: Sequence[Point], cost: float) -> tuple[str, float]:
+def _best(here: Sequence[FrontPoint], cost: float) -> tuple[str, float]:
     """Which other has the fewest late calls at a cost, and their share; "" where all cost more."""
     found = {scaler: late_at(_front(here, scaler), cost) for scaler in (CALLS, KPA, RAY)}
     known = {scaler: late for scaler, late in found.items() if not math.isnan(late)}
@@ -131,7 +131,7 @@ def _times(late: float, ours: float) -> str:
     return f"{late / ours:.2f} times" if ours > 0 else "none here"
 
 
-def _cheaper(ours: Point, here: Sequence[Point]) -> Goal:
+def _cheaper(ours: FrontPoint, here: Sequence[FrontPoint]) -> Goal:
     """Against an autoscaler on utilisation with as few late calls."""
     wanted = f"{CHEAPER:g} times fewer GPU-hours than {UTILISATION}, with as few late calls"
     front = _front(here, UTILISATION)
@@ -146,5 +146,5 @@ def _cheaper(ours: Point, here: Sequence[Point]) -> Goal:
     return Goal(ours.load, wanted, f"{ratio:.2f} times (× {cost:.2f})", ratio >= CHEAPER)
 
 
-def _front(here: Sequence[Point], scaler: str) -> list[Point]:
+def _front(here: Sequence[FrontPoint], scaler: str) -> list[FrontPoint]:
     return [one for one in here if one.scaler == scaler]

@@ -17,8 +17,8 @@ from typing import Any
 from loadtests.bench.results import latest
 from loadtests.bench.scaling_goals import Equal, equals, goals
 from loadtests.bench.start import ROOT
-from serve.capacity.fleets.comparison import ORACLE, OURS, Result
-from serve.capacity.fleets.fronts import Point, points
+from serve.capacity.fleets.comparison import ORACLE, OURS, SimulationResult
+from serve.capacity.fleets.fronts import FrontPoint, points
 from serve.cli.hints.fronts_picture import svg
 
 PAGE = ROOT / "docs" / "autoscaling.md"
@@ -42,7 +42,7 @@ def main() -> None:
     if path is None:
         raise SystemExit("there are no results: python -m loadtests.bench.scaling")
     found = json.loads(path.read_text())
-    those = points(Result(**one) for one in found["results"])
+    those = points(SimulationResult(**one) for one in found["results"])
     if not asked.print:
         PICTURE.write_text(svg(those, TITLE))
         print(f"wrote {PICTURE.relative_to(ROOT)}")
@@ -74,7 +74,7 @@ def _equal(path: Path) -> Iterator[str]:
         "| fixed, in hindsight | fixed, by the first half |"
     )
     yield "|---|---|---|---|---|---|---|"
-    for one in equals(points(Result(**each) for each in found["results"])):
+    for one in equals(points(SimulationResult(**each) for each in found["results"])):
         yield _equal_row(one)
     yield ""
 
@@ -105,7 +105,7 @@ def _measured(found: Mapping[str, Any]) -> str:
     )
 
 
-def _section(found: Mapping[str, Any], those: Sequence[Point]) -> Iterator[str]:
+def _section(found: Mapping[str, Any], those: Sequence[FrontPoint]) -> Iterator[str]:
     yield ""
     yield _measured(found)
     yield ""
@@ -129,7 +129,7 @@ def _scene(scene: Mapping[str, Any]) -> str:
     )
 
 
-def _goals(those: Sequence[Point]) -> Iterator[str]:
+def _goals(those: Sequence[FrontPoint]) -> Iterator[str]:
     yield "| load | goal | result | |"
     yield "|---|---|---|---|"
     words = {True: "met", False: "**missed**", None: "nothing to compare"}
@@ -137,7 +137,7 @@ def _goals(those: Sequence[Point]) -> Iterator[str]:
         yield f"| {one.load} | {one.wanted} | {one.found} | {words[one.is_met]} |"
 
 
-def _cells(those: Sequence[Point]) -> Iterator[str]:
+def _cells(those: Sequence[FrontPoint]) -> Iterator[str]:
     """Late % @ × the oracle; the usual parameters are bold."""
     loads = list(dict.fromkeys(one.load for one in those))
     rows = list(dict.fromkeys((one.scaler, one.parameter) for one in those))
@@ -154,7 +154,7 @@ def _cells(those: Sequence[Point]) -> Iterator[str]:
         yield f"| {scaler} {parameter} | " + " | ".join(cells) + " |"
 
 
-def _cell(one: Point | None) -> str:
+def _cell(one: FrontPoint | None) -> str:
     if one is None:
         return ""
     text = f"{100 * one.late:.2f} @ {one.cost:.2f}"

@@ -18,7 +18,7 @@ import urllib.request
 from pathlib import Path
 
 from serve.triton.backend_directory import build_backend_directory
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -74,7 +74,7 @@ def gateway(state: Path, replicas: int) -> float:
 
 def bare(state: Path) -> float:
     """One start of a Triton with the same models and nothing in front of it."""
-    installation = Installation.find(Facts.here())
+    installation = Installation.find(MachineFacts.here())
     backends = build_backend_directory(installation, state)
     http, grpc, metrics = free_ports(3)
     begun = time.monotonic()

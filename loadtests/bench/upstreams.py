@@ -18,7 +18,7 @@ from loadtests.bench.machine import Cores
 from loadtests.bench.payloads import grpc_answer
 from loadtests.bench.start import free_ports
 from loadtests.bench.started import Programs, listening
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 
 NATIVE = Path(__file__).parent / "native"
 REPLICAS = 2
@@ -51,7 +51,7 @@ class Upstreams:
 
 def start_tritons(programs: Programs, *, cores: Cores, folder: Path) -> Upstreams:
     """Start both and wait until they hold the models `null` (two versions) and `echo`."""
-    installation = Installation.find(Facts.here())
+    installation = Installation.find(MachineFacts.here())
     environment = installation.environment(os.environ)
     repository, backends = _repository(folder), _backends(folder)
     processes, replicas = [], []

@@ -26,7 +26,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from serve.app.access_log_file import LogFile
 from serve.app.traceparent import parent_of
 from serve.core.calls import Account, Choice
-from serve.proxy.journal import Ended
+from serve.proxy.journal import EndedCall
 
 MOST = 200  # lines in a second, of one worker
 
@@ -64,7 +64,7 @@ class AccessLog:
         """Whether the next good call is to be written down."""
         return self._draw() < self._share
 
-    def write(self, ended: Ended) -> None:
+    def write(self, ended: EndedCall) -> None:
         """One line, unless there were too many in this second."""
         now = self._clock()
         if now - self._second >= 1.0:

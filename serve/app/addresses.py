@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from serve.app.paths import store_place
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.core.errors import CannotStart
 from serve.settings import Settings, is_loopback
 
@@ -39,7 +39,7 @@ async def require_safe_addresses(
             _require_key(host, kind, keys)
 
 
-async def kept_keys(settings: Settings) -> Collection[Key]:
+async def kept_keys(settings: Settings) -> Collection[ApiKey]:
     """The keys in the store of the state folder that are valid now; none where there is no store.
 
     A store is brought up to date by this, as by every start.
@@ -75,7 +75,7 @@ def _require_keys_and_tls(settings: Settings, hosts: str) -> None:
         )
 
 
-def _require_key(host: str, kind: str, keys: Collection[Key]) -> None:
+def _require_key(host: str, kind: str, keys: Collection[ApiKey]) -> None:
     if any(kind == "data" or key.role is Role.ADMIN for key in keys):
         return
     role = Role.PREDICTOR if kind == "data" else Role.ADMIN

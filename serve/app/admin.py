@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from serve.admin.api.application import create
-from serve.admin.api.context import Control
+from serve.admin.api.context import AdminContext
 from serve.admin.api.membership import membership_router
 from serve.admin.api.sync import sync_router
 from serve.admin.api.waiting_models import waking_router
 from serve.admin.web import site
-from serve.app.http_server import Server
+from serve.app.http_server import HttpServer
 from serve.app.ports import inside, listener
 from serve.control.deliveries.agents import AgentDelivery
 from serve.control.membership import Membership
@@ -26,14 +26,14 @@ _GRACE = 2  # seconds for requests in flight when the process stops
 
 def admin_servers(
     settings: Settings,
-    control: Control,
+    control: AdminContext,
     *,
     membership: Membership,
     wake: Callable[[Iterable[str]], None],
     agents: AgentDelivery | None,
     tls: ssl.SSLContext | None,
     path: Path,
-) -> tuple[tuple[Server, socket.socket], ...]:
+) -> tuple[tuple[HttpServer, socket.socket], ...]:
     """The servers and where they listen: on the port, and on a Unix socket with this path."""
     internal = [waking_router(wake)]
     if not settings.discover:  # whose list would be another
@@ -44,6 +44,6 @@ def admin_servers(
     app = create(control, hosts=settings.allowed_hosts, beside=beside, refusal=site.refusal)
     outside = listener(settings.admin_host, settings.admin_port)
     return (
-        (Server(app, tls=tls, timeout_graceful_shutdown=_GRACE), outside),
-        (Server(app, timeout_graceful_shutdown=_GRACE), inside(path)),
+        (HttpServer(app, tls=tls, timeout_graceful_shutdown=_GRACE), outside),
+        (HttpServer(app, timeout_graceful_shutdown=_GRACE), inside(path)),
     )

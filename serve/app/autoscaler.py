@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from serve.app.batch_observation import Watching
+from serve.app.batch_observation import BatchingWatch
 from serve.app.gpus import Gpus
 from serve.app.paths import HINTS_FILE
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
-from serve.control.scaling.board import Board
+from serve.control.scaling.board import HintBoard
 from serve.control.scaling.held_hints import Lasting
 from serve.control.scaling.meters import HintMeters
 from serve.control.scaling.pools import Usual, known_pools, settings_of
@@ -34,14 +34,14 @@ _log = logging.getLogger("servegate.scaling")
 class Scaling:
     """What is run, asked and counted."""
 
-    board: Board
+    board: HintBoard
     scaler: Scaler
     meters: HintMeters
 
 
 def scaling_of(
     settings: Settings,
-    watching: Watching,
+    watching: BatchingWatch,
     usual: Usual,
     *,
     fleet: Fleet,
@@ -54,7 +54,7 @@ def scaling_of(
 
     `starting` gives the replicas by pool that somebody starts, and that have not joined yet.
     """
-    clock, board = time.monotonic, Board()
+    clock, board = time.monotonic, HintBoard()
     setups = Setups(
         watching.tritons.configuration, decided=lambda: inventory.configurations, clock=clock
     )
@@ -90,14 +90,14 @@ def _allowed(
     return found
 
 
-async def _gpus(gpus: Gpus, fleet: Fleet, watching: Watching) -> Known:
+async def _gpus(gpus: Gpus, fleet: Fleet, watching: BatchingWatch) -> Known:
     """All replicas that answer are asked at once."""
     up = [one.replica for one in fleet.observations.values() if one.is_up]
     found = await asyncio.gather(*(_gpus_of(gpus, one, watching) for one in up))
     return {replica.name: one for replica, one in zip(up, found, strict=True)}
 
 
-async def _gpus_of(gpus: Gpus, replica: Replica, watching: Watching) -> OfReplica:
+async def _gpus_of(gpus: Gpus, replica: Replica, watching: BatchingWatch) -> OfReplica:
     newest = watching.observer.newest(replica.name)
     try:
         return await gpus.gpus_of(replica, newest.readings if newest else None)

@@ -4,39 +4,39 @@ import time
 from dataclasses import dataclass
 
 from serve.app.scrapes import scrape
-from serve.control.batching.hints import Hints
+from serve.control.batching.hints import BatchingHints
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observer import KEPT, Counted, Observer
+from serve.control.batching.observer import KEPT, BatchingObserver, Counted
 from serve.control.batching.overview import Overviews
 from serve.control.batching.rounds import Rounds
 from serve.control.fleet import Fleet
-from serve.control.gateway import Gateway
+from serve.control.gateway import GatewayClient
 from serve.control.models import Models
-from serve.control.scaling.arrivals import Arrivals
+from serve.control.scaling.arrivals import ModelArrivals
 from serve.control.snapshots import Publisher
 from serve.core.replicas import Replica
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 from serve.triton.control import TritonControl
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 _PATIENCE = 2.0  # seconds for one question
 
 
-class Tritons:
+class TritonReader:
     """Asks replicas; one connection each, apart from those that load models."""
 
     def __init__(self) -> None:
         self._connections: dict[Replica, TritonControl] = {}
 
     def __repr__(self) -> str:
-        return f"<Tritons {len(self._connections)}>"
+        return f"<TritonReader {len(self._connections)}>"
 
     async def counters(self, replica: Replica) -> Counted:
         """What a replica has counted; `Unavailable` or `TritonFailed` when it does not tell."""
         return await self._to(replica).statistics()
 
-    async def readings(self, replica: Replica) -> Readings | None:
+    async def readings(self, replica: Replica) -> ReplicaScrape | None:
         """What its own metrics say of queues and GPUs; None when it does not tell."""
         return await scrape(replica, only_queues=True)
 
@@ -57,32 +57,34 @@ class Tritons:
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class BatchingWatch:
     """What is run, asked and counted."""
 
     rounds: Rounds
     overviews: Overviews
-    hints: Hints
-    observer: Observer
-    arrivals: Arrivals
-    tritons: Tritons
+    hints: BatchingHints
+    observer: BatchingObserver
+    arrivals: ModelArrivals
+    tritons: TritonReader
 
     async def run(self) -> None:
         """Read, and hold what calls do against what was tuned for, again and again."""
         await self.rounds.run(self.overviews.judge)
 
 
-def observing_of(models: Models, fleet: Fleet, publisher: Publisher, gateway: Gateway) -> Watching:
+def observing_of(
+    models: Models, fleet: Fleet, publisher: Publisher, gateway: GatewayClient
+) -> BatchingWatch:
     """Watch the calls of every version on every replica."""
-    tritons = Tritons()
-    observer = Observer(fleet, tritons, clock=time.monotonic)
+    tritons = TritonReader()
+    observer = BatchingObserver(fleet, tritons, clock=time.monotonic)
     latencies = Latencies(KEPT)
-    hints = Hints(wall=time.time)
-    arrivals = Arrivals()
+    hints = BatchingHints(wall=time.time)
+    arrivals = ModelArrivals()
     rounds = Rounds(observer, latencies, gateway, clock=time.monotonic, also=arrivals)
     overviews = Overviews(
         *(models, fleet, publisher, observer, latencies, hints),
         ask=tritons.configuration,
         refresh=rounds.refresh,
     )
-    return Watching(rounds, overviews, hints, observer, arrivals, tritons)
+    return BatchingWatch(rounds, overviews, hints, observer, arrivals, tritons)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from serve.app.paths import BENCHES_FOLDER
 from serve.app.publication import throw_away
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.batching.bench_places import Drained, Notes, ThrowAway
 from serve.control.batching.bench_subjects import Subjects
 from serve.control.batching.benches import Benches
@@ -14,11 +14,11 @@ from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.models import Models
-from serve.control.publication.ensembles import Parts
+from serve.control.publication.ensembles import PinnableVersions
 from serve.control.reconciliation.loans import Lending
 from serve.core.errors import CannotStart
 from serve.settings import Settings
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.quarantine import NAME, Quarantine
 
 _LENT_FILE = "lent"
@@ -26,7 +26,7 @@ _LENT_FILE = "lent"
 
 def benches_of(
     settings: Settings,
-    storage: Storage,
+    storage: ArtifactStorage,
     inventory: Inventory,
     fleet: Fleet,
     models: Models,
@@ -37,7 +37,7 @@ def benches_of(
     """Benches in a throw-away Triton, where there can be one, and on replicas."""
     folder = settings.state_path / BENCHES_FOLDER
     plain = Path(settings.model_repo) if settings.model_repo else None
-    parts = Parts(decisions, lambda: inventory.loadables, models.main_version)
+    parts = PinnableVersions(decisions, lambda: inventory.loadables, models.main_version)
     return Benches(
         Subjects(models, inventory, parts),
         ThrowAway(
@@ -63,7 +63,7 @@ def _triton(settings: Settings, folder: Path) -> Quarantine | None:
     if settings.quarantine == "off":
         return None
     try:
-        installation = Installation.find(Facts.here())
+        installation = Installation.find(MachineFacts.here())
     except CannotStart:
         return None
     return throw_away(settings, installation, folder, name="bench", steps_back=False)

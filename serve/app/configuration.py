@@ -4,14 +4,14 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from serve.control.artifacts.storage import Storage
-from serve.control.batching.change import Performing
+from serve.control.artifacts.storage import ArtifactStorage
+from serve.control.batching.change import ChangeRunner
 from serve.control.batching.checks import Checks
 from serve.control.batching.configurations import Configuring
 from serve.control.batching.rollout import Rollouts
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
-from serve.control.gateway import Gateway
+from serve.control.gateway import GatewayClient
 from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.publication.trials import Trials
@@ -24,9 +24,9 @@ from serve.settings import Settings
 
 def configuring_of(
     settings: Settings,
-    storage: Storage,
+    storage: ArtifactStorage,
     trials: Trials,
-    gateway: Gateway,
+    gateway: GatewayClient,
     *,
     store: Store,
     models: Models,
@@ -41,7 +41,7 @@ def configuring_of(
     plain = Path(settings.model_repo) if settings.model_repo else None
     rollouts = Rollouts(keepers, fleet, clock=time.monotonic)
     checks = Checks(storage, trials, plain=plain, others=lambda: inventory.configurations)
-    performing = Performing(
+    performing = ChangeRunner(
         store,
         rollouts,
         publisher,

@@ -38,22 +38,22 @@ from serve.control.fleet_meters import FleetMeters
 from serve.control.hint_samples import advised
 from serve.control.history import History
 from serve.control.inventory import Inventory
-from serve.control.keys import Keys
-from serve.control.live.sampler import Live
+from serve.control.keys import KeyCommands
+from serve.control.live.sampler import LiveSampler
 from serve.control.live.sources import Sources
 from serve.control.load_reports import LoadReports
-from serve.control.management import Management
+from serve.control.management import ManagementCommands
 from serve.control.missing_versions import missing_versions
 from serve.control.models import Models
 from serve.control.placement import Placement, Rules
 from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.reconciliation.contracts import Contracts
-from serve.control.restoration import Restoring
+from serve.control.restoration import RestoreCommands
 from serve.control.snapshots import Publisher, compile_snapshot
 from serve.control.storage.leadership import leadership_of
 from serve.control.storage.store import Store
-from serve.control.versions import Version
-from serve.core.access import Key
+from serve.control.versions import PublishedVersion
+from serve.core.access import ApiKey
 from serve.core.errors import CannotStart, Unavailable
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
@@ -78,7 +78,7 @@ class ControlPlane:
             )
         where = store_place(settings)
         self._secret = shared_secret(settings)
-        self._key, words = Key.derived(self._secret)
+        self._key, words = ApiKey.derived(self._secret)
         self._gateway = gateway_of(settings, words, guarded=lambda: self._decisions.guarded)
         self._decisions = Decisions()
         self._seen = 0  # the newest revision that was read
@@ -163,7 +163,7 @@ class ControlPlane:
             self._inventory,
             decisions=self._decided,
         )
-        self._management = Management(
+        self._management = ManagementCommands(
             self._store,
             self._inventory,
             self._fleet,
@@ -172,7 +172,7 @@ class ControlPlane:
             decisions=self._decided,
             reload=self._reload,
         )
-        self._keys = Keys(
+        self._keys = KeyCommands(
             self._store,
             decisions=self._decided,
             reload=self._reload,
@@ -202,7 +202,7 @@ class ControlPlane:
             decisions=self._decided,
             reload=self._reload,
         )
-        restoring = Restoring(
+        restoring = RestoreCommands(
             self._models,
             self._management,
             decisions=self._decided,
@@ -236,7 +236,7 @@ class ControlPlane:
             starting=lambda: self._membership.wished,
         )
         self._keda = keda_of(settings, self._scaling.board, decisions=self._decided)
-        self._live = Live(
+        self._live = LiveSampler(
             Sources(
                 self._gateway,
                 self._fleet,
@@ -375,7 +375,7 @@ class ControlPlane:
         from serve.app.tries import trying_of  # which the admin API has imported by now
 
         settings = self._settings
-        return admin.Control(
+        return admin.AdminContext(
             models=self._models,
             fleet=self._fleet,
             publisher=self._publisher,
@@ -451,7 +451,7 @@ class ControlPlane:
                 self._seen = max(self._seen, newest)
             newest = await self._store.changed(self._seen)
 
-    def _called(self) -> Iterable[tuple[Replica, Version]]:
+    def _called(self) -> Iterable[tuple[Replica, PublishedVersion]]:
         """Every published version on every replica that holds it, for its contract to be run."""
         for name, seen in self._fleet.observations.items():
             if not seen.is_up or not self._fleet.is_free(name):
@@ -461,7 +461,7 @@ class ControlPlane:
                     if number in seen.held.get(one.name, ()):
                         yield seen.replica, self._decisions.versions[one.model][number]
 
-    async def _found(self, replica: str, version: Version, why: str) -> None:
+    async def _found(self, replica: str, version: PublishedVersion, why: str) -> None:
         keeper = self._keepers.get(replica)
         if keeper is not None:  # else it has left meanwhile
             await keeper.found(version, why)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from serve.app.internal_http import INSIDE, Answer, Line
+from serve.app.internal_http import INSIDE, InternalConnection, InternalResponse
 from serve.app.paths import control_socket
 from serve.app.secret import shared_secret
 from serve.core.replicas import Replica
@@ -24,7 +24,7 @@ class ControlLine:
 
     def __init__(self, settings: Settings) -> None:
         where = f"{INSIDE}{control_socket(settings)}"
-        self._hints, self._members = Line(where), Line(where)
+        self._hints, self._members = InternalConnection(where), InternalConnection(where)
         self._headers = {"authorization": f"Bearer {shared_secret(settings)}"}
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ class ControlLine:
         self._members.close()
 
 
-def _read(answer: Answer) -> Any:
+def _read(answer: InternalResponse) -> Any:
     if answer.status != 200:
         raise ConnectionError(f"status {answer.status}: {answer.body[:500]!r}")
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from serve.app.paths import CONVERSIONS_FOLDER
 from serve.app.publication import Publishing
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.conversions.conversions import Conversions
 from serve.control.conversions.jobs import Jobs
 from serve.control.conversions.workshop import Workshop
@@ -16,31 +16,33 @@ from serve.control.decisions import Decisions
 from serve.control.storage.store import Store
 from serve.conversion.entry import write_entry
 from serve.conversion.events import OnEvent
-from serve.conversion.report import Report
+from serve.conversion.report import ConversionReport
 from serve.conversion.report_page import render_html
-from serve.conversion.request import Request
-from serve.conversion.runner import Limits, convert
+from serve.conversion.request import ConversionRequest
+from serve.conversion.runner import ConversionLimits, convert
 from serve.settings import Settings
 
 
 class ChildConverter:
     """Converts in a child process, under limits."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConversionLimits) -> None:
         self._limits = limits
 
     def __repr__(self) -> str:
         return f"<ChildConverter {self._limits}>"
 
-    async def convert(self, request: Request, base: Path, work: Path, on_event: OnEvent) -> Report:
+    async def convert(
+        self, request: ConversionRequest, base: Path, work: Path, on_event: OnEvent
+    ) -> ConversionReport:
         """See `Converter`."""
         return await convert(request, work, limits=self._limits, on_event=on_event, base=base)
 
-    def write(self, work: Path, report: Report, *, name: str, out: Path) -> Path:
+    def write(self, work: Path, report: ConversionReport, *, name: str, out: Path) -> Path:
         """See `Converter`."""
         return write_entry(work, report, name=name, out=out)
 
-    def render(self, report: Report) -> str:
+    def render(self, report: ConversionReport) -> str:
         """See `Converter`."""
         return render_html(report)
 
@@ -48,7 +50,7 @@ class ChildConverter:
 def conversions_of(
     settings: Settings,
     publishing: Publishing,
-    storage: Storage,
+    storage: ArtifactStorage,
     *,
     store: Store,
     decisions: Callable[[], Decisions],
@@ -63,7 +65,9 @@ def conversions_of(
         wall=time.time,
         collecting=publishing.records.collecting,
     )
-    converter = ChildConverter(Limits(settings.conversion_memory, settings.conversion_timeout))
+    converter = ChildConverter(
+        ConversionLimits(settings.conversion_memory, settings.conversion_timeout)
+    )
     workshop = Workshop(
         jobs,
         converter,

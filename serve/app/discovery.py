@@ -12,7 +12,7 @@ from serve.control.inventory import Inventory
 from serve.control.membership import Membership
 from serve.core.discovery import ByName, Place, places_of
 from serve.settings import Settings
-from serve.triton.discovery.source import Source
+from serve.triton.discovery.source import ReplicaSource
 
 
 def discovering_of(
@@ -35,12 +35,12 @@ def discovering_of(
     )
 
 
-def _source(place: Place) -> Source:
+def _source(place: Place) -> ReplicaSource:
     """Asks nobody yet; `CannotStart` says where it could not."""
     if isinstance(place, ByName):
-        from serve.triton.discovery.names import Names
+        from serve.triton.discovery.names import NamedReplicas
 
-        return Names(place.model)
+        return NamedReplicas(place.model)
     from serve.triton.discovery.kubernetes import Cluster, EndpointSlices
 
     return EndpointSlices(Cluster.of(place, os.environ))

@@ -3,16 +3,16 @@
 import secrets
 import time
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.evaluation.datasets import Datasets
 from serve.control.evaluation.evaluations import Evaluations
-from serve.control.gateway import Gateway
+from serve.control.gateway import GatewayClient
 from serve.control.models import Models
 from serve.settings import Settings
 
 
 def evaluating_of(
-    settings: Settings, storage: Storage, gateway: Gateway, models: Models
+    settings: Settings, storage: ArtifactStorage, gateway: GatewayClient, models: Models
 ) -> tuple[Datasets, Evaluations]:
     """The datasets, and the evaluations of models on them."""
     scratch = settings.state_path / "datasets"

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 
-from serve.app.internal_http import Line
+from serve.app.internal_http import InternalConnection
 from serve.core.errors import Invalid
 from serve.core.snapshot import Snapshot
-from serve.proxy.live import Live
+from serve.proxy.live import LiveSnapshot
 
 _log = logging.getLogger("servegate.feed")
 POLL_TIMEOUT = 40.0  # seconds; the control plane answers after 25 at the latest
@@ -34,7 +34,7 @@ class Feed:
 
     def __init__(
         self,
-        live: Live,
+        live: LiveSnapshot,
         *,
         url: str,
         secret: str,
@@ -43,7 +43,7 @@ class Feed:
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
         self._live = live
-        self._line = Line(url, trust=trust)
+        self._line = InternalConnection(url, trust=trust)
         self._headers = {"authorization": f"Bearer {secret}"}
         self._worker = worker
         self._saved = saved

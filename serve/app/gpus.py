@@ -15,7 +15,7 @@ from serve.core.replicas import Replica
 from serve.settings import is_loopback
 from serve.triton.gpus.nvml import Nvml
 from serve.triton.gpus.readings import Gpu, among, merged, of_triton
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 _PATIENCE = 1.0  # seconds
 
@@ -43,7 +43,7 @@ class Gpus:
         return f"<Gpus proven={sum(len(one) for one in self._proven.values())}>"
 
     async def gpus_of(
-        self, replica: Replica, readings: Readings | None
+        self, replica: Replica, readings: ReplicaScrape | None
     ) -> Mapping[str, Mapping[str, Any]]:
         """By UUID what is known of each, as `Gpu` names it; empty where nobody tells anything."""
         told = self._as_triton_tells(replica, readings)
@@ -54,7 +54,9 @@ class Gpus:
             sources.append(await self._of_this_machine())
         return {uuid: gpu.to_json() for uuid, gpu in among(merged(sources), set(told)).items()}
 
-    def _as_triton_tells(self, replica: Replica, readings: Readings | None) -> Mapping[str, Gpu]:
+    def _as_triton_tells(
+        self, replica: Replica, readings: ReplicaScrape | None
+    ) -> Mapping[str, Gpu]:
         if readings is None:
             self._proven.pop(replica.name, None)  # it may come back on another GPU
             return {}

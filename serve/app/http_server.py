@@ -17,7 +17,7 @@ from serve.wire.kserve_http import not_http, without_upgrade
 from serve.wire.status import http_error
 
 
-class Protocol(HttpToolsProtocol):
+class Http11Protocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 protocol, which goes on with HTTP/1.1 when a client offers an upgrade.
 
     RFC 9110 lets a server ignore `Upgrade`; llhttp stops there, so the request is read anew without
@@ -66,7 +66,7 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """A uvicorn server that leaves signals to its process, and speaks TLS with a given context.
 
     `handshake` is how many seconds a TLS handshake may take.
@@ -76,7 +76,7 @@ class Server(uvicorn.Server):
         self,
         app: Any,
         *,
-        protocol: Any = Protocol,
+        protocol: Any = Http11Protocol,
         tls: ssl.SSLContext | None = None,
         handshake: float = 10.0,
         **options: Any,

@@ -23,14 +23,14 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class InternalResponse:
     """What came back, whole."""
 
     status: int
     body: bytes
 
 
-class Line:
+class InternalConnection:
     """One connection, opened when first needed and again after it broke. One question at a time.
 
     `where` is a URL (http or https, its path comes before every target), or a Unix socket: its path
@@ -53,9 +53,9 @@ class Line:
         self.listener: int | None = None
 
     def __repr__(self) -> str:
-        return f"<Line {self._where} {'open' if self._streams else 'closed'}>"
+        return f"<InternalConnection {self._where} {'open' if self._streams else 'closed'}>"
 
-    async def __aenter__(self) -> "Line":
+    async def __aenter__(self) -> "InternalConnection":
         return self
 
     async def __aexit__(
@@ -78,21 +78,21 @@ class Line:
                 self._url.hostname, port, ssl=self._trust() if secure else None
             )
 
-    async def get(self, target: str, headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
+    async def get(self, target: str, headers: Mapping[str, str] = _NO_HEADERS) -> InternalResponse:
         """Ask for this path and query, and wait for the whole answer."""
         return await self._ask("GET", target, headers, b"")
 
-    async def post(self, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def post(self, target: str, headers: Mapping[str, str], body: bytes) -> InternalResponse:
         """Send this body there, and wait for the whole answer."""
         return await self._ask("POST", target, {**headers, "content-length": str(len(body))}, body)
 
-    async def put(self, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def put(self, target: str, headers: Mapping[str, str], body: bytes) -> InternalResponse:
         """As `post`, for what is as the body says from then on."""
         return await self._ask("PUT", target, {**headers, "content-length": str(len(body))}, body)
 
     async def _ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
-    ) -> Answer:
+    ) -> InternalResponse:
         await self.connect()
         assert self._streams is not None
         reader, writer = self._streams
@@ -106,7 +106,7 @@ class Line:
             while not answer.is_complete:
                 answer.feed(await reader.read(_READ_SIZE))
             is_kept = answer.is_kept
-            return Answer(answer.status, b"".join(answer.body))
+            return InternalResponse(answer.status, b"".join(answer.body))
         finally:
             if not is_kept:
                 self.close()

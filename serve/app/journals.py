@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from serve.app.access_log import AccessLog
 from serve.app.access_log_file import LogFile
 from serve.core.errors import CannotStart
-from serve.proxy.journal import Ended, Journal
+from serve.proxy.journal import EndedCall, Journal
 from serve.settings import Settings
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class LogAndSpans:
         """See `Spans`."""
         return True
 
-    def write(self, ended: Ended) -> None:
+    def write(self, ended: EndedCall) -> None:
         """A span, and perhaps a line."""
         for one in (self._spans, self._log):
             if not ended.good or one.takes():

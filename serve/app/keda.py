@@ -17,10 +17,10 @@ import grpc
 import grpc.aio
 
 from serve.admin.keda.scaler import ExternalScaler
-from serve.admin.keda.service import Admit, Service
+from serve.admin.keda.service import Admit, KedaService
 from serve.app.tls_pair import Pair
 from serve.control.decisions import Decisions
-from serve.control.scaling.board import Board
+from serve.control.scaling.board import HintBoard
 from serve.core.access import Access, Act
 from serve.core.errors import CannotStart
 from serve.settings import Settings, keys_are_required
@@ -38,7 +38,7 @@ _OPTIONS = (
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
-def keda_of(settings: Settings, board: Board, *, decisions: Callable[[], Decisions]) -> "Keda":
+def keda_of(settings: Settings, board: HintBoard, *, decisions: Callable[[], Decisions]) -> "Keda":
     """The port as the settings have it; without a `keda_port` it does nothing."""
     return Keda(settings, board, admit=_gate(settings, decisions))
 
@@ -47,7 +47,7 @@ class Keda:
     """The port. `admit` raises for a credential that may not ask; `again` is in seconds."""
 
     def __init__(
-        self, settings: Settings, board: Board, *, admit: Admit, again: float = _AGAIN
+        self, settings: Settings, board: HintBoard, *, admit: Admit, again: float = _AGAIN
     ) -> None:
         self._settings = settings
         self._board = board
@@ -62,7 +62,7 @@ class Keda:
         if not self._settings.keda_port:
             return
         scaler = ExternalScaler(self._board, wall=time.time)
-        handlers = Service(scaler, admit=self._admit).handlers()
+        handlers = KedaService(scaler, admit=self._admit).handlers()
         server = await self._opened(handlers)
         try:
             await scaler.closed()

@@ -13,10 +13,10 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from serve.app.wishes import Plan, Wish, plan
+from serve.app.wishes import ReplicaPlan, ReplicaWish, plan
 from serve.core.errors import TritonDidNotStart
 from serve.core.replicas import Replica
-from serve.processes import Condition, State
+from serve.processes import ProcessCondition, SupervisedState
 
 POOL = "default"  # that of all local Tritons
 PERIOD = 5.0  # seconds until a step is taken that nothing asks for
@@ -26,7 +26,7 @@ RETRY = 30.0  # seconds without a start, after one that failed
 _log = logging.getLogger("servegate.autoscaling")
 
 
-class Tritons(Protocol):
+class TritonLauncher(Protocol):
     """What starts and stops Tritons: `triton.launcher.Launcher`."""
 
     @property
@@ -38,7 +38,7 @@ class Tritons(Protocol):
         """Those that have answered once."""
 
     @property
-    def conditions(self) -> Mapping[str, Condition]:
+    def conditions(self) -> Mapping[str, ProcessCondition]:
         """How each of them is."""
 
     @property
@@ -55,7 +55,7 @@ class Tritons(Protocol):
         """Return at the next change."""
 
 
-class Control(Protocol):
+class AutoscalerControl(Protocol):
     """The control plane: `app.control_line.ControlLine`. What goes wrong is an `OSError`."""
 
     async def hints(self, after: int) -> tuple[int, list[dict[str, Any]]]:
@@ -81,8 +81,8 @@ class Autoscaler:
 
     def __init__(
         self,
-        tritons: Tritons,
-        control: Control,
+        tritons: TritonLauncher,
+        control: AutoscalerControl,
         *,
         say: Callable[[str], None],
         within: float,
@@ -95,7 +95,7 @@ class Autoscaler:
         self._within = within
         self._patience = patience
         self._clock = clock
-        self._wish: tuple[Wish, float] | None = None  # until when it may be followed
+        self._wish: tuple[ReplicaWish, float] | None = None  # until when it may be followed
         self._begun: dict[str, float] = {}  # when those that have not answered were started
         self._leaving: dict[str, float] = {}  # since when
         self._stopping: dict[str, asyncio.Task[None]] = {}
@@ -131,7 +131,7 @@ class Autoscaler:
         while True:
             try:
                 number, hints = await self._control.hints(number)
-                mine = [Wish.of(one) for one in hints if one["pool"] == POOL]
+                mine = [ReplicaWish.of(one) for one in hints if one["pool"] == POOL]
             except (OSError, ValueError, KeyError, TypeError) as error:
                 _log.debug("no hints: %s", error or type(error))
                 number, self._told = 0, None  # another control plane knows of nothing
@@ -153,7 +153,7 @@ class Autoscaler:
         wish = self._present_wish()
         if wish is not None:
             running = self._tritons.conditions
-            broken = [one for one in serving if running[one].state is not State.RUNNING]
+            broken = [one for one in serving if running[one].state is not SupervisedState.RUNNING]
             todo = plan(
                 wish,
                 serving=serving,
@@ -177,7 +177,7 @@ class Autoscaler:
                 self._not_before = now + RETRY
                 self._stop(name, tasks)
 
-    def _follow(self, todo: Plan, wish: Wish, tasks: asyncio.TaskGroup) -> None:
+    def _follow(self, todo: ReplicaPlan, wish: ReplicaWish, tasks: asyncio.TaskGroup) -> None:
         for name in todo.take_back:
             del self._leaving[name]
             self._say(f"keeping {name}: {wish.sentence}")
@@ -230,7 +230,7 @@ class Autoscaler:
         known = {one.name for one in self._tritons.answering} | self._stopping.keys()
         return [one.name for one in self._tritons.replicas if one.name not in known]
 
-    def _present_wish(self) -> Wish | None:
+    def _present_wish(self) -> ReplicaWish | None:
         """The last one, unless it is too old to be followed."""
         wish, until = self._wish or (None, 0.0)
         return wish if self._clock() <= until else None

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from serve.app.internal_http import Line
+from serve.app.internal_http import InternalConnection
 from serve.core.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -22,7 +22,7 @@ from serve.core.errors import (
     Unavailable,
     UnreadableConfiguration,
 )
-from serve.wire.management import Wish
+from serve.wire.management import ManagementOrder
 
 _SPARE = 2.0  # seconds that the control plane's own answer may take beyond what it waits
 _KINDS: Mapping[str, type[ServegateError]] = {
@@ -55,13 +55,18 @@ class ControlManager:
     def __repr__(self) -> str:
         return f"<ControlManager {self._url}>"
 
-    async def manage(self, wish: Wish, *, author: str, within: float) -> Mapping[str, Any]:
+    async def manage(
+        self, wish: ManagementOrder, *, author: str, within: float
+    ) -> Mapping[str, Any]:
         """See `listeners.management.Manager`."""
         settings = dict(wish.settings)
         asked = {f.name: getattr(wish, f.name) for f in dataclasses.fields(wish)}
         body = json.dumps({**asked, "settings": settings, "author": author, "within": within})
         try:
-            async with asyncio.timeout(within + _SPARE), Line(self._url, trust=self._trust) as line:
+            async with (
+                asyncio.timeout(within + _SPARE),
+                InternalConnection(self._url, trust=self._trust) as line,
+            ):
                 answer = await line.post("/internal/management", self._headers, body.encode())
                 told = json.loads(answer.body)
         except (OSError, ValueError) as error:

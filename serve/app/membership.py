@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from serve.control.decisions import Decisions
 from serve.control.deliveries.delivery import Delivery
 from serve.control.fleet import Fleet
-from serve.control.gateway import Gateway
+from serve.control.gateway import GatewayClient
 from serve.control.inventory import Inventory
 from serve.control.live.sources import Metered
 from serve.control.membership import Membership
@@ -32,7 +32,7 @@ def membership_of(
     fleet: Fleet,
     inventory: Inventory,
     publisher: Publisher,
-    gateway: Gateway,
+    gateway: GatewayClient,
     *,
     steering: Steering,
     delivery: Delivery,

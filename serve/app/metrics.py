@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from serve.app.http_server import Server
-from serve.app.internal_http import Line
+from serve.app.http_server import HttpServer
+from serve.app.internal_http import InternalConnection
 from serve.app.probes import Probes
 from serve.app.usage import families
 from serve.processes import start_time
 from serve.telemetry import CONTENT_TYPE
-from serve.wire.totals import Reading, Totals
+from serve.wire.totals import SourceReading, Totals
 
 _log = logging.getLogger("servegate.metrics")
 PATIENCE = 2.0  # seconds for one answer
@@ -55,9 +55,9 @@ class Scrape:
     async def text(self) -> bytes:
         """All numbers in Prometheus' text format."""
         async with self._one_at_a_time:
-            readings: dict[str, Reading] = {}
+            readings: dict[str, SourceReading] = {}
             if self._own is not None:
-                readings["supervisor"] = Reading(self._own().decode())
+                readings["supervisor"] = SourceReading(self._own().decode())
             pids = dict(self._processes())
             async with asyncio.TaskGroup() as tasks:
                 for name, path in self._workers.items():
@@ -68,7 +68,7 @@ class Scrape:
             totals = self._totals.text(taken)
         return totals.encode() + _text(families(dict(sorted(pids.items()))))
 
-    def _take(self, name: str, reading: Reading) -> bool:
+    def _take(self, name: str, reading: SourceReading) -> bool:
         """Add up what a source says; whether it can be read."""
         try:
             self._totals.take(name, reading)
@@ -78,19 +78,21 @@ class Scrape:
         return True
 
     async def _ask_worker(
-        self, name: str, path: Path, readings: dict[str, Reading], pids: dict[str, int]
+        self, name: str, path: Path, readings: dict[str, SourceReading], pids: dict[str, int]
     ) -> None:
-        async with Line(path) as line:
+        async with InternalConnection(path) as line:
             text = await _get(line, name, "/metrics", self._patience)
             if (pid := line.listener) is not None:
                 pids[name] = pid
                 if text is not None and (started := start_time(pid)) is not None:
-                    readings[name] = Reading(text, life=(pid, started))
+                    readings[name] = SourceReading(text, life=(pid, started))
 
-    async def _ask_other(self, name: str, where: str | Path, readings: dict[str, Reading]) -> None:
-        async with Line(where) as line:
+    async def _ask_other(
+        self, name: str, where: str | Path, readings: dict[str, SourceReading]
+    ) -> None:
+        async with InternalConnection(where) as line:
             if (text := await _get(line, name, "/metrics", self._patience)) is not None:
-                readings[name] = Reading(text)
+                readings[name] = SourceReading(text)
 
 
 @contextlib.asynccontextmanager
@@ -110,7 +112,7 @@ async def serving_metrics(
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    server = Server(answer, tls=tls, timeout_graceful_shutdown=1)
+    server = HttpServer(answer, tls=tls, timeout_graceful_shutdown=1)
     serving = asyncio.create_task(server.serve(sockets=[port]))
     try:
         yield
@@ -121,11 +123,11 @@ async def serving_metrics(
 
 async def answers(where: str | Path, target: str = "/livez") -> bool:
     """Whether a process of ours is well: there is a good answer within 2 s."""
-    async with Line(where) as line:
+    async with InternalConnection(where) as line:
         return await _get(line, str(where), target, PATIENCE) is not None
 
 
-async def _get(line: Line, name: str, target: str, patience: float) -> str | None:
+async def _get(line: InternalConnection, name: str, target: str, patience: float) -> str | None:
     """The text of a good answer in time; a source without one is left out until it has one."""
     try:
         async with asyncio.timeout(patience):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from serve.admin.api import schemas
 from serve.app.paths import LOCK_FILE, store_place
 from serve.control.decisions import Decisions
-from serve.control.keys import Keys
+from serve.control.keys import KeyCommands
 from serve.control.models import By
 from serve.control.storage.store import Store
 from serve.core.access import Role
@@ -31,7 +31,7 @@ class KeysAtRest:
         self._store = store
         self._by = by
         self._decisions = Decisions()
-        self._keys = Keys(
+        self._keys = KeyCommands(
             store,
             decisions=lambda: self._decisions,
             reload=self._reload,

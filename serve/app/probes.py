@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from serve.app.internal_http import Line
+from serve.app.internal_http import InternalConnection
 
 LIVE, READY = "/livez", "/readyz"
 PATIENCE = 0.8  # seconds for the workers; a kubelet waits for one
@@ -57,7 +57,7 @@ class Probes:
     async def _ask(self, name: str, path: Path) -> str:
         """What is wrong with a worker; empty when nothing is."""
         try:
-            async with asyncio.timeout(self._patience), Line(path) as line:
+            async with asyncio.timeout(self._patience), InternalConnection(path) as line:
                 answer = await line.get(READY)
         except OSError:  # a timeout, too
             return f"{name} does not respond"

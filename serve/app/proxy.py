@@ -22,11 +22,11 @@ from serve.app.tls import HTTP, Tls
 from serve.app.watchdog import WatchedWorker, watching
 from serve.processes import (
     Backoff,
-    Condition,
     Ledger,
+    ProcessCondition,
     Program,
-    State,
     Supervised,
+    SupervisedState,
     hold_lock,
 )
 from serve.settings import PREFIX, Settings
@@ -63,8 +63,8 @@ async def running(
 ) -> AsyncIterator[Supervised]:
     """Keep a program of ours running inside the block; see `Supervised`."""
 
-    def report(now: Condition) -> None:
-        if now.state is State.BACKING_OFF:
+    def report(now: ProcessCondition) -> None:
+        if now.state is SupervisedState.BACKING_OFF:
             words = "%s ended: %s; it restarts in %.1f s"
             _log.warning(words, name, now.reason, now.delay)
 
@@ -135,7 +135,9 @@ class DataPlane:
             looking = asyncio.create_task(self._tls.keep())
             self._stack.callback(looking.cancel)
         scrape = Scrape(workers, self._sources, self._processes, own=meters.text)
-        self._probes = Probes(workers, runs=lambda: parent.condition.state is State.RUNNING)
+        self._probes = Probes(
+            workers, runs=lambda: parent.condition.state is SupervisedState.RUNNING
+        )
         port = listener(settings.host, settings.metrics_port)
         await self._stack.enter_async_context(
             serving_metrics(port, scrape, self._probes, tls=context)

@@ -9,7 +9,7 @@ from pathlib import Path
 from serve.app.paths import QUARANTINE_FOLDER, STORAGE_FOLDER, UPLOADS_FOLDER
 from serve.control.added_cases import blobs_of_cases
 from serve.control.artifacts.contents import Contents
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.conversions.job import needed_blobs, needed_uploads
 from serve.control.decisions import Decisions
 from serve.control.deliveries.agents import AgentDelivery
@@ -19,8 +19,8 @@ from serve.control.deliveries.folder import FolderDelivery
 from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.publication.checks import Checker
-from serve.control.publication.default_routes import Holding
-from serve.control.publication.ensembles import Parts
+from serve.control.publication.default_routes import DefaultRoutes
+from serve.control.publication.ensembles import PinnableVersions
 from serve.control.publication.garbage import Heap
 from serve.control.publication.pending_labels import Pending
 from serve.control.publication.pipeline import Pipeline
@@ -34,19 +34,19 @@ from serve.control.uploads.uploads import UploadLimits, Uploads
 from serve.conversion.model_reader import read_model
 from serve.core.errors import CannotStart, ServegateError
 from serve.settings import Settings
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.quarantine import NAME, Quarantine, TrialLimits
 
 _log = logging.getLogger("servegate.publishing")
 _SWEEP = 3600.0  # seconds between two looks for uploads that nobody finishes
 
 
-def storage_of(settings: Settings) -> Storage:
+def storage_of(settings: Settings) -> ArtifactStorage:
     """Where published versions are kept."""
-    return Storage.of(settings.storage or str(settings.state_path / STORAGE_FOLDER))
+    return ArtifactStorage.of(settings.storage or str(settings.state_path / STORAGE_FOLDER))
 
 
-def delivery_of(settings: Settings, storage: Storage) -> Delivery:
+def delivery_of(settings: Settings, storage: ArtifactStorage) -> Delivery:
     """How the Tritons get them."""
     if settings.delivery == "agents":
         return AgentDelivery(storage)
@@ -60,7 +60,7 @@ def quarantine_of(settings: Settings) -> Quarantine | None:
     if settings.quarantine == "off" or not settings.publishes:
         return None
     try:
-        installation = Installation.find(Facts.here())
+        installation = Installation.find(MachineFacts.here())
     except CannotStart as problem:
         if settings.quarantine == "required":
             raise CannotStart("the quarantine cannot start a Triton", why=str(problem)) from problem
@@ -105,7 +105,7 @@ class Publishing:
     def __init__(
         self,
         settings: Settings,
-        storage: Storage,
+        storage: ArtifactStorage,
         *,
         store: Store,
         inventory: Inventory,
@@ -123,8 +123,8 @@ class Publishing:
             upload=settings.max_upload_bytes, quota=settings.upload_quota, keep=settings.upload_keep
         )
         self.uploads = Uploads(state / UPLOADS_FOLDER, storage, limits=limits)
-        parts = Parts(decisions, lambda: inventory.loadables, models.main_version)
-        holding = Holding(self.records, models.serving_now)
+        parts = PinnableVersions(decisions, lambda: inventory.loadables, models.main_version)
+        holding = DefaultRoutes(self.records, models.serving_now)
         work = state / "checks"
         plain = Path(settings.model_repo) if settings.model_repo else None
         self.trials = Trials(

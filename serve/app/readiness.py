@@ -17,14 +17,16 @@ _POLL = 0.05  # seconds between two looks at a control plane that starts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ready:
+class ReadyModels:
     """What `up` serves once it is ready: the models as the admin API lists them."""
 
     settings: Settings
     models: list[dict[str, Any]]
 
 
-async def until_ready(settings: Settings, control: Supervised, say: Callable[[str], None]) -> Ready:
+async def until_ready(
+    settings: Settings, control: Supervised, say: Callable[[str], None]
+) -> ReadyModels:
     """Wait until no model is loading and every worker serves the newest snapshot."""
     told: dict[str, str] = {}
     async with _session(settings) as session:
@@ -45,7 +47,7 @@ async def until_ready(settings: Settings, control: Supervised, say: Callable[[st
             served = [worker["generation"] for worker in snapshot["workers"]]
             current = len(served) == settings.workers and min(served) >= snapshot["generation"] > 0
             if current and everywhere:
-                return Ready(settings, models)
+                return ReadyModels(settings, models)
             await asyncio.sleep(_POLL)
 
 

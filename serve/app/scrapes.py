@@ -7,12 +7,12 @@ from serve.core.replicas import Replica
 from serve.triton import metrics
 from serve.triton.gpus import dcgm
 from serve.triton.gpus.readings import Gpu
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 _log = logging.getLogger("servegate.admin")
 
 
-async def scrape(replica: Replica, *, only_queues: bool = False) -> Readings | None:
+async def scrape(replica: Replica, *, only_queues: bool = False) -> ReplicaScrape | None:
     """What it says now, see `metrics.read`; None when it does not tell within a second."""
     text = await _text(replica.metrics_url)
     try:

@@ -36,7 +36,7 @@ from serve.core.errors import (
     ServegateError,
     Unavailable,
 )
-from serve.proxy.journal import Ended
+from serve.proxy.journal import EndedCall
 from serve.wire.status import GRPC_NAMES
 
 Attributes = dict[str, str | int]
@@ -86,7 +86,7 @@ class Spans:
         """Every call: the sampler decides when it has seen the trace."""
         return True
 
-    def write(self, ended: Ended) -> None:
+    def write(self, ended: EndedCall) -> None:
         """One span, of which the end is now."""
         call, choice, error, code = ended.call, ended.choice, ended.error, ended.code
         account, now = ended.account(), self._wall()
@@ -127,7 +127,7 @@ def _context(traceparent: str) -> Context:
     return set_span_in_context(NonRecordingSpan(there), Context())
 
 
-def _attributes(ended: Ended, account: Account) -> Attributes:
+def _attributes(ended: EndedCall, account: Account) -> Attributes:
     call, choice = ended.call, ended.choice
     found: Attributes = {
         "servegate.protocol": call.protocol,

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from serve.app.ports import stop_on_signals
 from serve.app.sync_cache import Cache
-from serve.app.sync_line import ControlLine
-from serve.control.artifacts.storage import Storage
-from serve.control.deliveries.agents import Page, Report
+from serve.app.sync_line import SyncLine
+from serve.control.artifacts.storage import ArtifactStorage
+from serve.control.deliveries.agents import AgentReport, Page
 from serve.control.deliveries.delivery import Slot
-from serve.control.deliveries.folder import Piece, RepositoryFolder, Watcher
+from serve.control.deliveries.folder import DeliveryPiece, RepositoryFolder, Watcher
 from serve.control.deliveries.repository import OWN
-from serve.control.deliveries.version_folder import Source
+from serve.control.deliveries.version_folder import BlobSource
 from serve.core.errors import CannotStart, ServegateError, Unavailable
 from serve.processes import hold_lock
 
@@ -47,7 +47,7 @@ class Agent(Watcher):
 
     def __init__(
         self,
-        line: ControlLine,
+        line: SyncLine,
         folder: RepositoryFolder,
         *,
         cache: Cache | None,
@@ -60,7 +60,7 @@ class Agent(Watcher):
         self._say = say
         self._clock = clock
         self._page = Page("", (), frozenset())
-        self._told: tuple[str, Report] | None = None  # the report that was believed last
+        self._told: tuple[str, AgentReport] | None = None  # the report that was believed last
         self._begun: dict[Slot, float] = {}
         self._why = ""  # what the control plane's silence was put down to
 
@@ -81,7 +81,7 @@ class Agent(Watcher):
                 self._page = page or self._page
                 working = tasks.create_task(self._work(self._page))
 
-    def begins(self, piece: Piece) -> None:
+    def begins(self, piece: DeliveryPiece) -> None:
         """See `Watcher`."""
         layout = piece.manifest.layout
         size = _readable(sum(file.size for file in layout.for_triton))
@@ -140,7 +140,7 @@ class Agent(Watcher):
             await asyncio.sleep(pause)
 
     async def _report(self, page: Page) -> None:
-        report = Report(self._folder.slots, self._folder.problems)
+        report = AgentReport(self._folder.slots, self._folder.problems)
         if self._told != (page.name, report) and await self._line.delivered(page.name, report):
             self._told = (page.name, report)
 
@@ -164,7 +164,7 @@ async def keep(
     orders: Orders, *, say: Callable[[str], None], trust: Callable[[], ssl.SSLContext]
 ) -> None:
     """Be the one agent of this folder until cancelled."""
-    line = ControlLine(orders.url, replica=orders.replica, secret=orders.secret, trust=trust)
+    line = SyncLine(orders.url, replica=orders.replica, secret=orders.secret, trust=trust)
     with _only_agent(orders.folder):
         async with line:
             source, cache = _source(orders, line)
@@ -173,9 +173,9 @@ async def keep(
             await agent.run()
 
 
-def _source(orders: Orders, line: ControlLine) -> tuple[Source, Cache | None]:
+def _source(orders: Orders, line: SyncLine) -> tuple[BlobSource, Cache | None]:
     """Where blobs come from. A storage that is a folder needs no cache: its blobs are linked."""
-    storage = Storage.of(orders.storage) if orders.storage else None
+    storage = ArtifactStorage.of(orders.storage) if orders.storage else None
     if storage is not None and storage.local_path("0" * 64) is not None:
         return storage, None
     cache = Cache(orders.folder / OWN / "cache", storage or line, most=orders.cache_bytes)

@@ -20,16 +20,16 @@ from weakref import WeakValueDictionary
 
 from serve.control.deliveries.version_folder import require_digest, to_the_end
 from serve.core.errors import DigestMismatch
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 _ATTEMPTS = 2
 _PIECE = 1 << 20  # bytes
 
 
-class Origin(Protocol):
+class BlobOrigin(Protocol):
     """Where blobs come from when the cache does not have them."""
 
-    async def fetch(self, file: File, target: Path) -> None:
+    async def fetch(self, file: VersionFile, target: Path) -> None:
         """Bring a blob to this path, which may hold the first part of it already."""
 
 
@@ -40,7 +40,12 @@ class Cache:
     """
 
     def __init__(
-        self, folder: Path, origin: Origin, *, most: int, clock: Callable[[], int] = time.time_ns
+        self,
+        folder: Path,
+        origin: BlobOrigin,
+        *,
+        most: int,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._blobs = folder / "blobs"
         self._parts = folder / "parts"
@@ -54,7 +59,7 @@ class Cache:
     def __repr__(self) -> str:
         return f"<Cache {self._blobs.parent} most={self._most}>"
 
-    async def fetch(self, file: File, target: Path) -> None:
+    async def fetch(self, file: VersionFile, target: Path) -> None:
         """Make the path a link of the blob, or a copy of one that has its link already.
 
         A blob that is missing or damaged is fetched first.
@@ -90,7 +95,7 @@ class Cache:
             blob.unlink()
             left -= size
 
-    async def _has(self, blob: Path, file: File) -> bool:
+    async def _has(self, blob: Path, file: VersionFile) -> bool:
         try:
             status = await asyncio.to_thread(blob.lstat)
             if stat.S_ISREG(status.st_mode) and status.st_size == file.size:
@@ -103,7 +108,7 @@ class Cache:
         await asyncio.to_thread(blob.unlink)
         return False
 
-    async def _bring(self, file: File, blob: Path) -> None:
+    async def _bring(self, file: VersionFile, blob: Path) -> None:
         part = self._parts / file.sha256
         for attempt in range(1, _ATTEMPTS + 1):
             await self._origin.fetch(file, part)

@@ -11,17 +11,17 @@ from typing import TypeVar
 
 import aiohttp
 
-from serve.control.deliveries.agents import Page, Report
+from serve.control.deliveries.agents import AgentReport, Page
 from serve.control.deliveries.version_folder import to_the_end
 from serve.core.errors import NoControl, Unauthenticated
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 T = TypeVar("T")
 _CONNECT, _SILENCE, _POLL = 5.0, 60.0, 40.0  # seconds; the control plane answers a poll after 25
 _PIECE = 1 << 20  # bytes
 
 
-class ControlLine:
+class SyncLine:
     """One agent's way to the admin API at `url`; alive inside of `async with`.
 
     Every call raises `NoControl` when nobody answers as a control plane would, and
@@ -39,9 +39,9 @@ class ControlLine:
         self._session: aiohttp.ClientSession
 
     def __repr__(self) -> str:
-        return f"<ControlLine {self._url} replica={self._replica}>"
+        return f"<SyncLine {self._url} replica={self._replica}>"
 
-    async def __aenter__(self) -> "ControlLine":
+    async def __aenter__(self) -> "SyncLine":
         secure = self._url.startswith("https:")
         connector = aiohttp.TCPConnector(ssl=self._trust() if secure else True)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_SILENCE)
@@ -61,11 +61,11 @@ class ControlLine:
         """The page, as soon as it is another than `have`; None after a while."""
         return await self._telling(self._wanted(have))
 
-    async def delivered(self, page: str, report: Report) -> bool:
+    async def delivered(self, page: str, report: AgentReport) -> bool:
         """Report what is here; False when the page is not the latest any more."""
         return await self._telling(self._delivered(page, report))
 
-    async def fetch(self, file: File, target: Path) -> None:
+    async def fetch(self, file: VersionFile, target: Path) -> None:
         """Bring a blob to a path; goes on where an earlier transfer ended."""
         await self._telling(self._fetch(file, target))
 
@@ -80,7 +80,7 @@ class ControlLine:
             _require(answer, 200)
             return Page.from_json(await answer.json())
 
-    async def _delivered(self, page: str, report: Report) -> bool:
+    async def _delivered(self, page: str, report: AgentReport) -> bool:
         body = {
             "replica": self._replica,
             "page": page,
@@ -96,7 +96,7 @@ class ControlLine:
             _require(answer, 200)
             return bool((await answer.json())["believed"])
 
-    async def _fetch(self, file: File, target: Path) -> None:
+    async def _fetch(self, file: VersionFile, target: Path) -> None:
         with target.open("ab") as part:
             start = part.tell()
             if start >= file.size:

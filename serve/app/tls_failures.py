@@ -17,19 +17,23 @@ _QUIET = 1.0  # seconds between two lines of a kind
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class HandshakeFailure:
     """Why a handshake failed: a word for metrics, a sentence for people."""
 
     kind: str
     sentence: str
 
 
-_NO_TLS = Failure("no_tls", "a client did not use TLS; use https, or a secure gRPC channel")
-_UNTRUSTED = Failure(
+_NO_TLS = HandshakeFailure(
+    "no_tls", "a client did not use TLS; use https, or a secure gRPC channel"
+)
+_UNTRUSTED = HandshakeFailure(
     "untrusted",
     "a client does not trust the server certificate; give it the certificate of the CA",
 )
-_TOO_OLD = Failure("no_common_version", "a client offers no supported TLS version or cipher")
+_TOO_OLD = HandshakeFailure(
+    "no_common_version", "a client offers no supported TLS version or cipher"
+)
 _FAILURES = {
     "HTTP_REQUEST": _NO_TLS,
     "HTTPS_PROXY_REQUEST": _NO_TLS,
@@ -39,11 +43,11 @@ _FAILURES = {
     "TLSV1_ALERT_UNKNOWN_CA": _UNTRUSTED,
     "SSLV3_ALERT_BAD_CERTIFICATE": _UNTRUSTED,
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _UNTRUSTED,
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": Failure(
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": HandshakeFailure(
         "expired",
         "a client reports that the server certificate has expired; its clock may be wrong",
     ),
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": Failure(
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": HandshakeFailure(
         "no_client_certificate",
         "a client presented no certificate, but 'tls_client_ca' requires one",
     ),
@@ -53,15 +57,17 @@ _FAILURES = {
 }
 
 
-def failure(error: ssl.SSLError) -> Failure:
+def failure(error: ssl.SSLError) -> HandshakeFailure:
     """What the server's side of OpenSSL means by this error."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Failure(
+        return HandshakeFailure(
             "client_certificate", f"a client certificate was rejected: {error.verify_message}"
         )
     reason = error.reason or "no reason given"
     known = _FAILURES.get(reason)
-    return known or Failure("other", f"a TLS handshake failed: {reason.replace('_', ' ').lower()}")
+    return known or HandshakeFailure(
+        "other", f"a TLS handshake failed: {reason.replace('_', ' ').lower()}"
+    )
 
 
 class Failures:

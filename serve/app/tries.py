@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
-from serve.control.gateway import Gateway
+from serve.control.gateway import GatewayClient
 from serve.control.models import Models
 from serve.control.reconciliation.contracts import Contracts
 from serve.control.storage.store import Store
@@ -20,8 +20,8 @@ from serve.control.tries.versions import TriedVersions
 
 
 def trying_of(
-    storage: Storage,
-    gateway: Gateway,
+    storage: ArtifactStorage,
+    gateway: GatewayClient,
     models: Models,
     *,
     store: Store,

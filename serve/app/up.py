@@ -31,7 +31,7 @@ from serve.app.watchdog import Watched, watching
 from serve.core.errors import CannotStart, Invalid
 from serve.processes import Backoff, Ledger, Program, Supervised, hold_lock
 from serve.settings import Settings
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.launcher import Launcher
 from serve.triton.repository_url import triton_url
 
@@ -44,12 +44,14 @@ _POLL = 0.1  # seconds between two looks at a control plane that starts
 TRITON_DRAIN = 3
 
 if TYPE_CHECKING:
-    from serve.app.readiness import Ready
+    from serve.app.readiness import ReadyModels
 
 Say = Callable[[str], None]
 
 
-async def run_up(settings: Settings, *, say: Say, on_ready: "Callable[[Ready], None]") -> None:
+async def run_up(
+    settings: Settings, *, say: Say, on_ready: "Callable[[ReadyModels], None]"
+) -> None:
     """Run everything until SIGINT or SIGTERM; `say` gets progress, `on_ready` the end of it."""
     stop = stop_on_signals()
     _require_own_tritons(settings)
@@ -188,7 +190,7 @@ async def _tritons(settings: Settings, ledger: Ledger) -> AsyncIterator[Local]:
         settings.replicas if bounds is None else bounds[0],
         [*filter(None, [settings.model_repo]), await _published(settings)],
         state=settings.state_path,
-        installation=Installation.find(Facts.here()),
+        installation=Installation.find(MachineFacts.here()),
         ledger=ledger,
         logger=logging.getLogger("servegate.triton"),
         extra_args=settings.triton_args,
@@ -253,7 +255,7 @@ def _repository(settings: Settings) -> str:
     )
 
 
-async def _unless(stop: asyncio.Event, work: "asyncio.Task[Ready]") -> bool:
+async def _unless(stop: asyncio.Event, work: "asyncio.Task[ReadyModels]") -> bool:
     """Wait for the work to be done, whose error is raised here; False when `stop` came first."""
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -267,7 +269,7 @@ async def _unless(stop: asyncio.Event, work: "asyncio.Task[Ready]") -> bool:
     return False
 
 
-async def _until_ready(local: Local, control: Supervised, say: Say) -> "Ready":
+async def _until_ready(local: Local, control: Supervised, say: Say) -> "ReadyModels":
     from serve.app.readiness import until_ready  # takes a while: the children start meanwhile
 
     await local.wait_ready(control, say)

@@ -11,7 +11,7 @@ import logging
 import ssl
 from collections.abc import Callable, Iterable
 
-from serve.app.internal_http import Line
+from serve.app.internal_http import InternalConnection
 
 AGAIN = 5.0  # seconds
 PATIENCE = 2.0  # seconds for the control plane to answer
@@ -19,7 +19,7 @@ FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
 _log = logging.getLogger("servegate.waking")
 
 
-class Caller:
+class WakeCaller:
     """One worker's. `models` gives those that are wanted now; `again` is in seconds."""
 
     def __init__(
@@ -32,13 +32,13 @@ class Caller:
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
         self._models = models
-        self._line = Line(url, trust=trust)
+        self._line = InternalConnection(url, trust=trust)
         self._headers = {"authorization": f"Bearer {secret}", "content-type": "application/json"}
         self._again = again
         self._news = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Caller {self._line!r}>"
+        return f"<WakeCaller {self._line!r}>"
 
     def tell(self) -> None:
         """There is one more model that is wanted."""

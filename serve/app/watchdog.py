@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from serve.app.internal_http import Line
-from serve.processes import State, Supervised, cpu_seconds
+from serve.app.internal_http import InternalConnection
+from serve.processes import Supervised, SupervisedState, cpu_seconds
 
 _log = logging.getLogger("servegate.watching")
 INTERVAL = 2.0  # seconds between two questions
@@ -33,7 +33,7 @@ PATIENCE = 2.0  # seconds for one answer of a worker
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class WatchdogAnswer:
     """What a question brought: the process that it reached, if any, and whether that is well."""
 
     pid: int | None = None
@@ -43,7 +43,7 @@ class Heard:
 class Watchable(Protocol):
     """Whatever can be asked how it is."""
 
-    async def ask(self) -> Heard:
+    async def ask(self) -> WatchdogAnswer:
         """Ask once; takes a bounded time and raises nothing."""
         ...
 
@@ -55,13 +55,13 @@ class Watched:
     child: Supervised
     answers: Callable[[], Awaitable[bool]]
 
-    async def ask(self) -> Heard:
+    async def ask(self) -> WatchdogAnswer:
         """A child that is being started, or was replaced meanwhile, is nobody yet."""
         pid = self.child.condition.pid
-        if pid is None or self.child.condition.state is not State.RUNNING:
-            return Heard()
+        if pid is None or self.child.condition.state is not SupervisedState.RUNNING:
+            return WatchdogAnswer()
         is_well = await self.answers()
-        return Heard(pid, is_well) if pid == self.child.condition.pid else Heard()
+        return WatchdogAnswer(pid, is_well) if pid == self.child.condition.pid else WatchdogAnswer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class WatchedWorker:
     path: Path
     patience: float = PATIENCE
 
-    async def ask(self) -> Heard:
+    async def ask(self) -> WatchdogAnswer:
         """A worker whose socket nobody listens on is being started."""
-        async with Line(self.path) as line:
+        async with InternalConnection(self.path) as line:
             try:
                 async with asyncio.timeout(self.patience):
                     answer = await line.get("/livez")
             except OSError:  # a timeout, too
-                return Heard(line.listener)
-            return Heard(line.listener, answer.status == 200)
+                return WatchdogAnswer(line.listener)
+            return WatchdogAnswer(line.listener, answer.status == 200)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Pulse:
         return ""
 
 
-class Watch:
+class Watchdog:
     """Counts silences; `look` asks every process once. `used` gives the CPU time of one."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Watch:
 
     def __repr__(self) -> str:
         silent = {name: one.silent for name, one in self._known.items() if one.silent}
-        return f"<Watch {sorted(self._watched)} silent={silent}>"
+        return f"<Watchdog {sorted(self._watched)} silent={silent}>"
 
     async def look(self) -> None:
         """Ask all at once, and kill those that were silent too often."""
@@ -150,7 +150,7 @@ class Watch:
 @contextlib.asynccontextmanager
 async def watching(watched: Mapping[str, Watchable]) -> AsyncIterator[None]:
     """Watch these processes inside the block."""
-    watch = Watch(watched, _kill)
+    watch = Watchdog(watched, _kill)
 
     async def for_ever() -> None:
         while True:

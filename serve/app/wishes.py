@@ -14,7 +14,7 @@ _ALLOWED = frozenset({Code.MOST.value, Code.BUDGET.value})
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReplicaWish:
     """How many there should be, and whether that may be fewer than there are. `why`: in words."""
 
     desired: int
@@ -23,7 +23,7 @@ class Wish:
     why: str = ""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Wish":
+    def of(cls, told: Mapping[str, Any]) -> "ReplicaWish":
         """Read a hint as the admin API tells it; `ValueError` and its like where it is none."""
         codes = {str(one["code"]) for one in told["reasons"]}
         return cls(
@@ -41,7 +41,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReplicaPlan:
     """What is to be done: start so many, take back or give away these, stop those that start."""
 
     start: int = 0
@@ -51,13 +51,13 @@ class Plan:
 
 
 def plan(
-    wish: Wish,
+    wish: ReplicaWish,
     *,
     serving: Sequence[str],
     starting: Sequence[str],
     leaving: Sequence[str],
     broken: Collection[str] = (),
-) -> Plan:
+) -> ReplicaPlan:
     """The next step. Names in the order in which they were started; `broken` do not run now.
 
     Those that start go first, then broken ones, then the newest: the others have their caches warm.
@@ -65,13 +65,13 @@ def plan(
     there = len(serving) + len(starting)
     if wish.desired >= there:
         back = tuple(leaving[: wish.desired - there])
-        return Plan(wish.desired - there - len(back), back)
+        return ReplicaPlan(wish.desired - there - len(back), back)
     if not wish.may_shrink:
-        return Plan()
+        return ReplicaPlan()
     order = [*reversed(starting), *(one for one in serving if one in broken)]
     order += [one for one in reversed(serving) if one not in broken]
     gone = order[: there - wish.desired]
-    return Plan(
+    return ReplicaPlan(
         give_away=tuple(one for one in gone if one in serving),
         stop=tuple(one for one in gone if one in starting),
     )

@@ -15,14 +15,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.app.feed import Feed
-from serve.app.http_server import Server
+from serve.app.http_server import HttpServer
 from serve.app.hung_replicas import HungReplicas
 from serve.app.journals import Journals
 from serve.app.management import ControlManager
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
 from serve.app.ports import BACKLOG, inside, listener
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
-from serve.app.wake_requests import Caller
+from serve.app.wake_requests import WakeCaller
 from serve.core.snapshot import Snapshot
 from serve.listeners.application import application
 from serve.listeners.grpc.fleet import FleetGrpc
@@ -39,7 +39,7 @@ from serve.listeners.tfserving.http import router
 from serve.proxy.admission import Admission
 from serve.proxy.gateway import Gateway
 from serve.proxy.health import Health
-from serve.proxy.live import Live
+from serve.proxy.live import LiveSnapshot
 from serve.proxy.loads import Loads
 from serve.proxy.waiting_calls import Waking
 from serve.settings import Settings, is_loopback, keys_are_required
@@ -50,13 +50,13 @@ from serve.triton.http_pool import Pool
 SWEEP = 0.1  # seconds between two looks at the clock, for all calls and connections together
 
 
-class Worker:
+class ProxyWorker:
     """One worker process. `number` counts from 0 and names it."""
 
     def __init__(self, settings: Settings, number: int, *, secret: str) -> None:
         self._settings = settings
         self._number = number
-        self._live = Live()
+        self._live = LiveSnapshot()
         self._loads = Loads()
         self._health = Health(time.monotonic, random.random)
         self._meters = Meters()
@@ -72,7 +72,7 @@ class Worker:
         self._tls = Tls.of(settings)
         self._journals = Journals.of(settings, instance=name, draw=random.random)
         trust = partial(client_context, settings)
-        self._caller = Caller(
+        self._caller = WakeCaller(
             lambda: self._waking.wanted(), url=settings.control_url, secret=secret, trust=trust
         )
         self._waking = Waking(
@@ -126,7 +126,7 @@ class Worker:
                     work.append(self._tls.keep())
                 working = [tasks.create_task(one) for one in work]
                 path = worker_socket(self._settings, self._number)
-                about = Server(self._about)
+                about = HttpServer(self._about)
                 telling = tasks.create_task(about.serve([inside(path)]))
                 stack.callback(path.unlink, missing_ok=True)
                 await self._serve(http, grpc, stop)
@@ -138,7 +138,7 @@ class Worker:
     async def _serve(self, http: KServeHttp, grpc: KServeGrpc, stop: asyncio.Event) -> None:
         """Both data ports, until `stop` and the end of the calls in flight."""
         settings = self._settings
-        server = Server(
+        server = HttpServer(
             application(http, router(http, self._tfserving)),
             protocol=partial(HttpClientConnection, http),
             tls=self._context("http", HTTP),

@@ -12,7 +12,7 @@ from serve.app.journals import preload
 from serve.app.loop import run
 from serve.app.ports import stop_on_signals
 from serve.app.secret import shared_secret
-from serve.app.worker import Worker
+from serve.app.worker import ProxyWorker
 from serve.processes import Forked, carry_name
 from serve.processes.kernel import share_memory
 from serve.settings import Settings
@@ -43,6 +43,6 @@ def _work(settings: Settings, number: int) -> None:
 
 async def _serve(settings: Settings, number: int) -> None:
     stop = stop_on_signals()
-    worker = Worker(settings, number, secret=shared_secret(settings))
+    worker = ProxyWorker(settings, number, secret=shared_secret(settings))
     gc.freeze()  # what start-up has made lives as long as the process
     await worker.run(stop)

@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 
 _NAP = 0.5  # seconds; the batcher looks again, whatever happens
 
@@ -41,7 +41,7 @@ class Batch:
 class Batcher:
     """The batcher's state; `arrivals` ascending, in seconds, `ends[i]` rows up to call i."""
 
-    def __init__(self, setup: Setup, arrivals: Sequence[float], ends: Sequence[int]) -> None:
+    def __init__(self, setup: BatchSetup, arrivals: Sequence[float], ends: Sequence[int]) -> None:
         self._most = setup.max_batch_size
         self._delay = setup.delay
         self._preferred = setup.preferred or (setup.max_batch_size,)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from serve.capacity.batch_formation import Batcher
 from serve.capacity.instances import Instances
-from serve.capacity.service import Service
-from serve.capacity.setup import Setup
+from serve.capacity.service import ServiceTime
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 
 Floats = NDArray[np.float64]
@@ -56,15 +56,15 @@ class Simulated:
         return float(np.quantile(self.latencies, q / 100))
 
 
-def saturation(setup: Setup, service: Service, rows: int = 1) -> float:
+def saturation(setup: BatchSetup, service: ServiceTime, rows: int = 1) -> float:
     """Calls per second when all instances are busy and all batches as full as they can be."""
     most = max(1, setup.max_batch_size // rows) if setup.batches else 1
     return setup.instances * most / service.time(most * rows, setup.instances)
 
 
 def simulate(
-    setup: Setup,
-    service: Service,
+    setup: BatchSetup,
+    service: ServiceTime,
     arrivals: Sequence[float] | Floats | float,
     *,
     calls: int = CALLS,
@@ -109,7 +109,7 @@ def _luck(calls: int, seed: int) -> Floats:
     return luck
 
 
-def _scattered(service: Service, calls: int, seed: int) -> list[float]:
+def _scattered(service: ServiceTime, calls: int, seed: int) -> list[float]:
     """By what factor the n-th execution takes longer than on average; log-normal, of mean 1."""
     width = math.sqrt(math.log1p(service.scatter**2))
     factors: list[float] = np.exp(width * _luck(calls, seed) - width**2 / 2).tolist()
@@ -121,7 +121,11 @@ Execution = tuple[int, int, float]
 
 
 def _executed(
-    setup: Setup, service: Service, arrivals: list[float], sizes: NDArray[np.int64], seed: int
+    setup: BatchSetup,
+    service: ServiceTime,
+    arrivals: list[float],
+    sizes: NDArray[np.int64],
+    seed: int,
 ) -> list[Execution]:
     ends: list[int] = [0, *np.cumsum(sizes).tolist()]
     instances = Instances(setup.instances, service)
@@ -137,7 +141,7 @@ def _executed(
 def _eager(
     most: int,
     instances: Instances,
-    service: Service,
+    service: ServiceTime,
     arrivals: list[float],
     ends: list[int],
     factors: list[float],
@@ -166,7 +170,7 @@ def _eager(
 def _formed(
     batcher: Batcher,
     instances: Instances,
-    service: Service,
+    service: ServiceTime,
     arrivals: list[float],
     factors: list[float],
 ) -> Iterator[Execution]:
@@ -191,7 +195,7 @@ def _formed(
 
 
 def _summed_up(
-    setup: Setup,
+    setup: BatchSetup,
     arrivals: Floats,
     sizes: NDArray[np.int64],
     executions: list[Execution],

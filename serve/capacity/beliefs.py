@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from serve.capacity.batcher import Floats
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 
 _SPAN = np.linspace(-1.5, 1.5, 301)  # of log(limit ÷ prediction)
 _ROUGH, _FINE = 0.3, 0.06  # how far predictions are off: before any trial, and between like setups
@@ -33,7 +33,7 @@ SHARES = (0.4, 0.7, 0.85, 0.95, 1.0, 1.05, 1.15, 1.3)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTrial:
     """A trial: its rate ÷ the prediction, and log(latency ÷ limit).
 
     `worked_off`: where it did not keep up, what it did get done ÷ the predicted saturation, which
@@ -64,7 +64,7 @@ class Belief:
 
 
 def believed(
-    predicted: float, shift: float, spread: float, curve: Floats, seen: Iterable[Seen]
+    predicted: float, shift: float, spread: float, curve: Floats, seen: Iterable[SeenTrial]
 ) -> Belief:
     """The belief after these trials.
 
@@ -89,7 +89,7 @@ def believed(
     return Belief(predicted, weights / weights.sum())
 
 
-def shift_of(setup: Setup, errors: Mapping[Setup, float]) -> tuple[float, float]:
+def shift_of(setup: BatchSetup, errors: Mapping[BatchSetup, float]) -> tuple[float, float]:
     """How far its prediction is probably off, as a logarithm, and how sure that is.
 
     `errors`: log(limit ÷ prediction) of the setups that have had trials.
@@ -100,7 +100,7 @@ def shift_of(setup: Setup, errors: Mapping[Setup, float]) -> tuple[float, float]
     return shift, math.hypot(_ROUGH / math.sqrt(1 + 4 * total), _FINE)
 
 
-def _likeness(one: Setup, other: Setup) -> float:
+def _likeness(one: BatchSetup, other: BatchSetup) -> float:
     apart = 0.5 * abs(math.log2(max(1, one.max_batch_size) / max(1, other.max_batch_size)))
     apart += 1.0 * abs(one.instances - other.instances)
     apart += 0.5 * ((one.delay > 0) != (other.delay > 0)) + 1.0 * (one.batches != other.batches)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from serve.capacity.measurements import Ask, Calibration, Measured, Pressure
-from serve.capacity.service import Point, Service, at_one_size, fitted
-from serve.capacity.setup import Setup
+from serve.capacity.service import ExecutionPoint, ServiceTime, at_one_size, fitted
+from serve.capacity.setup import BatchSetup
 
 _MOST_SCATTER = 0.6
 _TAIL = 2.326  # standard deviations up to p99
@@ -25,17 +25,17 @@ _LONGER = 2.0  # units for a loop by which all setups are judged
 _BUSY = 0.2  # of an execution: who waits less in the queue does not keep the instance busy
 
 
-def calibrations(grid: Sequence[Setup], rows: int) -> tuple[Calibration, ...]:
+def calibrations(grid: Sequence[BatchSetup], rows: int) -> tuple[Calibration, ...]:
     """What to measure before anything can be predicted for this grid, as few loads as possible."""
     largest = max((each.max_batch_size for each in grid if each.batches), default=0)
     calls = max(1, largest // rows)
-    one = Setup(largest, 1, batches=largest > 1)
+    one = BatchSetup(largest, 1, batches=largest > 1)
     if largest <= 1:
-        one = Setup(max(each.max_batch_size for each in grid), 1, batches=False)
+        one = BatchSetup(max(each.max_batch_size for each in grid), 1, batches=False)
     callers = sorted({1, max(2, calls // 2), min(2 * max(1, calls), _CALLERS)})
     found = [Calibration(one, each, 1.0 if each == 1 else _LONGER) for each in callers]
     for count in sorted({each.instances for each in grid} - {1}):
-        several = Setup(one.max_batch_size, count, batches=one.batches)
+        several = BatchSetup(one.max_batch_size, count, batches=one.batches)
         most = min(2 * count * max(1, calls), _CALLERS)
         found.append(Calibration(several, most, _LONGER))
     return tuple(found)
@@ -62,7 +62,7 @@ def coming(planned: Sequence[Calibration], history: History) -> Ask | None:
     return None
 
 
-def read(told: Iterable[Told], rows: int) -> tuple[Service, float] | None:
+def read(told: Iterable[Told], rows: int) -> tuple[ServiceTime, float] | None:
     """The service time, and seconds of overhead of a call; None where too little was executed."""
     known = list(told)
     alone = [(ask, measured) for ask, measured in known if ask.setup.instances == 1]
@@ -75,7 +75,7 @@ def read(told: Iterable[Told], rows: int) -> tuple[Service, float] | None:
     pauses = [_pause(measured, line) for ask, measured in alone if _is_busy(ask, measured)]
     fixed, per_row = _pausing(pauses, rows, overhead)
     scatter = max(line.scatter, _scatter(single)) if single else line.scatter
-    service = Service(line.fixed + fixed, line.per_row + per_row, scatter)
+    service = ServiceTime(line.fixed + fixed, line.per_row + per_row, scatter)
     slowdown = {1: 1.0}
     for ask, measured in known:
         count = ask.setup.instances
@@ -85,15 +85,15 @@ def read(told: Iterable[Told], rows: int) -> tuple[Service, float] | None:
     return replace(service, slowdown=slowdown), max(0.0, overhead - fixed - per_row * rows)
 
 
-def _line(points: Sequence[Point]) -> Service | None:
+def _line(points: Sequence[ExecutionPoint]) -> ServiceTime | None:
     """The time of an execution by its rows; flat where only one size is known."""
     line, same = fitted(points), at_one_size(points)
     if line is not None or same is None:
         return line
-    return Service(same * (1 - 1e-6), same * 1e-6 / max(1, points[0].rows))
+    return ServiceTime(same * (1 - 1e-6), same * 1e-6 / max(1, points[0].rows))
 
 
-def _slowed(ask: Ask, measured: Measured, line: Service, service: Service) -> float:
+def _slowed(ask: Ask, measured: Measured, line: ServiceTime, service: ServiceTime) -> float:
     """By what factor several instances take longer than one of them would alone."""
     if not _is_busy(ask, measured):
         return measured.mean / line.time(measured.rows_per_execution)
@@ -108,14 +108,14 @@ def _is_busy(ask: Ask, measured: Measured) -> bool:
     return not measured.queue or measured.queue >= _BUSY * measured.mean
 
 
-def _pause(measured: Measured, line: Service) -> Point:
+def _pause(measured: Measured, line: ServiceTime) -> ExecutionPoint:
     """By how many seconds an execution holds a busy instance for longer than it takes alone."""
     rows = measured.rows_per_execution
     held = measured.seconds / measured.executions
-    return Point(round(rows), max(0.0, held - line.time(rows)), measured.executions)
+    return ExecutionPoint(round(rows), max(0.0, held - line.time(rows)), measured.executions)
 
 
-def _pausing(pauses: Sequence[Point], rows: int, most: float) -> tuple[float, float]:
+def _pausing(pauses: Sequence[ExecutionPoint], rows: int, most: float) -> tuple[float, float]:
     """Seconds of a pause, and more for each row: whoever executes hands the answers out as well.
 
     A lone call of `rows` has its pause, too, so that is at most its overhead: `most`. What is

@@ -7,7 +7,7 @@ batches than they could (`forming.py`).
 
 from collections.abc import Sequence
 
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 
@@ -17,7 +17,7 @@ _FINEST = 1e-4  # seconds; shorter delays are no longer than the batcher's own w
 
 def candidates(
     largest: int, *, instances: int, objective: Objective, delays: Sequence[float] | None = None
-) -> tuple[Setup, ...]:
+) -> tuple[BatchSetup, ...]:
     """All setups worth thinking of, the simplest first.
 
     `largest`: the highest max_batch_size, in rows; 0 for a model that takes no batches.
@@ -33,9 +33,9 @@ def candidates(
     waits = sorted({each for each in delays if each == 0 or each >= _FINEST})
     found = []
     for count in range(1, instances + 1):
-        found.append(Setup(largest, count, batches=False))
+        found.append(BatchSetup(largest, count, batches=False))
         for size in _sizes(largest):
-            found += [Setup(size, count, delay=delay) for delay in waits]
+            found += [BatchSetup(size, count, delay=delay) for delay in waits]
     return tuple(found)
 
 

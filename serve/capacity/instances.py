@@ -8,13 +8,13 @@ less work left ends first, whatever starts meanwhile.
 import heapq
 import math
 
-from serve.capacity.service import Service
+from serve.capacity.service import ServiceTime
 
 
 class Instances:
     """`count` instances on a timeline; `now` only ever grows. Times in seconds."""
 
-    def __init__(self, count: int, service: Service) -> None:
+    def __init__(self, count: int, service: ServiceTime) -> None:
         self.now = 0.0
         self._count = count
         self._slowed = [service.slowed(busy) for busy in range(count + 1)]

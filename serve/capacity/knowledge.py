@@ -6,11 +6,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from serve.capacity.batcher import Floats, saturation
-from serve.capacity.beliefs import SHARES, Belief, Seen, believed, shift_of
-from serve.capacity.measurements import Measured, Standing, Trial
-from serve.capacity.prediction import Prediction, Workload
-from serve.capacity.service import Service
-from serve.capacity.setup import Setup
+from serve.capacity.beliefs import SHARES, Belief, SeenTrial, believed, shift_of
+from serve.capacity.measurements import Measured, OpenLoopTrial, SetupStanding
+from serve.capacity.prediction import PredictedWorkload, Prediction
+from serve.capacity.service import ServiceTime
+from serve.capacity.setup import BatchSetup
 from serve.core.objectives import Objective
 
 _TOO_SLOW = 9.0  # log(latency ÷ limit) where calls failed or piled up
@@ -24,8 +24,8 @@ class Knowledge:
     def __init__(
         self,
         objective: Objective,
-        service: Service,
-        work: Workload,
+        service: ServiceTime,
+        work: PredictedWorkload,
         predictions: Iterable[Prediction],
     ) -> None:
         self._objective = objective
@@ -33,9 +33,9 @@ class Knowledge:
         self.service = service
         self.predictions = {each.setup: each for each in predictions}
         self.out = {each.setup: each.why for each in self.predictions.values() if not each.rate}
-        self._trials: dict[Setup, list[tuple[Trial, Measured]]] = {}
-        self._curves: dict[Setup, Floats] = {}
-        self._errors: dict[Setup, float] = {}  # log(limit ÷ prediction), of what had a trial
+        self._trials: dict[BatchSetup, list[tuple[OpenLoopTrial, Measured]]] = {}
+        self._curves: dict[BatchSetup, Floats] = {}
+        self._errors: dict[BatchSetup, float] = {}  # log(limit ÷ prediction), of what had a trial
 
     def __repr__(self) -> str:
         return f"<Knowledge of {len(self.predictions)} setups, {len(self._trials)} tried>"
@@ -45,7 +45,7 @@ class Knowledge:
         """Seconds that a call takes besides its queue and its execution."""
         return self._work.overhead
 
-    def learn(self, trial: Trial, measured: Measured) -> None:
+    def learn(self, trial: OpenLoopTrial, measured: Measured) -> None:
         """Take a trial in."""
         setup = trial.setup
         self._trials.setdefault(setup, []).append((trial, measured))
@@ -54,23 +54,23 @@ class Knowledge:
         )
         self._errors[setup] = math.log(alone.rate / alone.predicted)
 
-    def trials(self, setup: Setup) -> tuple[tuple[Trial, Measured], ...]:
+    def trials(self, setup: BatchSetup) -> tuple[tuple[OpenLoopTrial, Measured], ...]:
         """Those of one setup, in order."""
         return tuple(self._trials.get(setup, ()))
 
-    def belief(self, setup: Setup) -> Belief:
+    def belief(self, setup: BatchSetup) -> Belief:
         """What is believed of its limit; not for a setup whose prediction is 0."""
         shift, spread = shift_of(setup, self._errors)
         curve = self._curve(setup) if setup in self._trials else np.zeros(len(SHARES))
         rate = self.predictions[setup].rate
         return believed(rate, shift, spread, curve, self._seen(setup))
 
-    def ranked(self) -> list[Setup]:
+    def ranked(self) -> list[BatchSetup]:
         """What is not out, by the limit that is believed, the highest first."""
         rates = {each: self.belief(each).rate for each in self.predictions if each not in self.out}
         return sorted(rates, key=lambda each: -rates[each])
 
-    def passed(self, setup: Setup) -> float:
+    def passed(self, setup: BatchSetup) -> float:
         """The highest rate that passed and never failed, if more passed there than failed below.
 
         0 without one. A confirmation that failed rules its rate out, and all above it.
@@ -85,30 +85,30 @@ class Knowledge:
                 return rate
         return 0.0
 
-    def failed(self, setup: Setup) -> float:
+    def failed(self, setup: BatchSetup) -> float:
         """The lowest rate above `passed` that failed; `inf` without one."""
         above = self.passed(setup)
         tried = self._outcomes(setup)
         rates = (trial.rate for trial, passes in tried if not passes and trial.rate > above)
         return min(rates, default=math.inf)
 
-    def is_confirmed(self, setup: Setup) -> bool:
+    def is_confirmed(self, setup: BatchSetup) -> bool:
         """Whether `passed` has passed a confirmation."""
         rate = self.passed(setup)
         return any(
             trial.rate == rate and trial.step == CONFIRMING for trial, _ in self.trials(setup)
         )
 
-    def at_passed(self, setup: Setup) -> Measured | None:
+    def at_passed(self, setup: BatchSetup) -> Measured | None:
         """The last measurement at the rate that passed."""
         rate = self.passed(setup)
         found = [measured for trial, measured in self.trials(setup) if trial.rate == rate]
         return found[-1] if found else None
 
-    def standing(self, setup: Setup) -> Standing:
+    def standing(self, setup: BatchSetup) -> SetupStanding:
         """All of it, for a report."""
         prediction, at_passed = self.predictions[setup], self.at_passed(setup)
-        return Standing(
+        return SetupStanding(
             setup=setup,
             predicted=prediction.rate,
             predicted_p99=prediction.p99,
@@ -120,13 +120,13 @@ class Knowledge:
             why_out=self.out.get(setup, ""),
         )
 
-    def _outcomes(self, setup: Setup) -> list[tuple[Trial, bool]]:
+    def _outcomes(self, setup: BatchSetup) -> list[tuple[OpenLoopTrial, bool]]:
         return [
             (trial, measured.passes(trial.rate, self._objective))
             for trial, measured in self.trials(setup)
         ]
 
-    def _seen(self, setup: Setup) -> list[Seen]:
+    def _seen(self, setup: BatchSetup) -> list[SeenTrial]:
         predicted, limit = self.predictions[setup].rate, self._objective.limit
         most = saturation(setup, self.service, self._work.rows)
         found = []
@@ -137,10 +137,10 @@ class Knowledge:
                 excess = _TOO_SLOW
             if measured.rate and not measured.keeps_up(trial.rate):
                 worked_off = measured.rate / most
-            found.append(Seen(trial.rate / predicted, excess, worked_off))
+            found.append(SeenTrial(trial.rate / predicted, excess, worked_off))
         return found
 
-    def _curve(self, setup: Setup) -> Floats:
+    def _curve(self, setup: BatchSetup) -> Floats:
         """log(latency ÷ limit) at the shares of the predicted limit; never falling."""
         if setup not in self._curves:
             rate, objective = self.predictions[setup].rate, self._objective

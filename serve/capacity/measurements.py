@@ -16,8 +16,8 @@ Who measures does no more than this; a state is written between any two measurem
 import math
 from dataclasses import dataclass
 
-from serve.capacity.service import Point
-from serve.capacity.setup import Setup
+from serve.capacity.service import ExecutionPoint
+from serve.capacity.setup import BatchSetup
 from serve.core.objectives import Objective
 
 _KEPT_UP = 0.97  # of the rate; below it the calls pile up somewhere
@@ -32,7 +32,7 @@ class Calibration:
     is what the caller of the search thinks a short measurement is (a few seconds).
     """
 
-    setup: Setup
+    setup: BatchSetup
     callers: int
     weight: float = 1.0
 
@@ -41,25 +41,25 @@ class Calibration:
 class Pressure:
     """An open loop at a `rate` that is too high, for `weight` units of time."""
 
-    setup: Setup
+    setup: BatchSetup
     rate: float
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class OpenLoopTrial:
     """An open loop: `rate` calls per second, by a Poisson process or the workload's own spacing.
 
     `weight`: for how many units of time. `step`: for people: `rung 1`, `final`, `confirmation`.
     """
 
-    setup: Setup
+    setup: BatchSetup
     rate: float
     weight: float = 1.0
     step: str = ""
 
 
-Ask = Calibration | Pressure | Trial
+Ask = Calibration | Pressure | OpenLoopTrial
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Measured:
     p50: float
     p99: float
     errors: int = 0
-    points: tuple[Point, ...] = ()
+    points: tuple[ExecutionPoint, ...] = ()
     queue: float = 0.0
 
     @property
@@ -110,7 +110,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SetupStanding:
     """What is known of one setup.
 
     `predicted`: calls/s under the objective, by calculation alone. `predicted_p99`: there, in
@@ -120,7 +120,7 @@ class Standing:
     search has given it up, empty while it has not.
     """
 
-    setup: Setup
+    setup: BatchSetup
     predicted: float
     predicted_p99: float
     estimate: float
@@ -138,7 +138,7 @@ class Best:
     `p99` and `rows_per_execution`: as measured at that rate.
     """
 
-    setup: Setup
+    setup: BatchSetup
     rate: float
     p99: float
     rows_per_execution: float

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from serve.capacity.batcher import Floats, Simulated, poisson, saturation, simulate
-from serve.capacity.service import Service
-from serve.capacity.setup import Setup
+from serve.capacity.service import ServiceTime
+from serve.capacity.setup import BatchSetup
 from serve.core.objectives import Objective
 
 CALLS = 2400
@@ -28,7 +28,7 @@ class Prediction:
     `p99` (seconds) and `rows_per_execution`: at that rate. `why`: what limits it, for people.
     """
 
-    setup: Setup
+    setup: BatchSetup
     rate: float
     p99: float
     rows_per_execution: float
@@ -36,7 +36,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class PredictedWorkload:
     """What is the same for all setups: the calls, and what each costs besides its execution.
 
     `rows`: of each call. `overhead`: seconds. `interarrivals`: seconds between calls, of which only
@@ -47,15 +47,17 @@ class Workload:
     overhead: float = 0.0
     interarrivals: tuple[float, ...] = ()
 
-    def at(self, rate: float, setup: Setup, service: Service, calls: int = CALLS) -> Simulated:
+    def at(
+        self, rate: float, setup: BatchSetup, service: ServiceTime, calls: int = CALLS
+    ) -> Simulated:
         """What becomes of the calls when so many come per second."""
         times = _unit(self.interarrivals, calls) / rate
         return simulate(setup, service, times, rows=self.rows, overhead=self.overhead)
 
 
 def predict(
-    setup: Setup,
-    service: Service,
+    setup: BatchSetup,
+    service: ServiceTime,
     objective: Objective,
     *,
     overhead: float = 0.0,
@@ -66,7 +68,7 @@ def predict(
     if setup.max_batch_size and rows > setup.max_batch_size:
         why = f"calls have {rows} rows, but max_batch_size is {setup.max_batch_size}"
         return Prediction(setup, 0.0, 0.0, 0.0, why)
-    work = Workload(rows, overhead, tuple(interarrivals or ()))
+    work = PredictedWorkload(rows, overhead, tuple(interarrivals or ()))
     most = saturation(setup, service, rows)
     above = most
     for share in _SHARES:
@@ -85,10 +87,10 @@ def _between(
     passed: float,
     failed: float,
     seen: Simulated,
-    setup: Setup,
-    service: Service,
+    setup: BatchSetup,
+    service: ServiceTime,
     objective: Objective,
-    work: Workload,
+    work: PredictedWorkload,
 ) -> Prediction:
     """Bisect between a rate that passes, where `seen` happens, and one that does not."""
     most = _SHARES[0] * saturation(setup, service, work.rows)

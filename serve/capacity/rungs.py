@@ -1,8 +1,8 @@
 """Which setups a rung has, and how the last one is brought to an end."""
 
 from serve.capacity.knowledge import CONFIRMING, Knowledge
-from serve.capacity.measurements import Trial
-from serve.capacity.setup import Setup
+from serve.capacity.measurements import OpenLoopTrial
+from serve.capacity.setup import BatchSetup
 
 TRIALS = (1, 2, 3)
 """Of each setup in a rung."""
@@ -29,10 +29,10 @@ def rung_sizes(room: int) -> tuple[int, int, int]:
     return first, max(2, first // 2), 2
 
 
-def promising(known: Knowledge, size: int, trials: int) -> list[Setup]:
+def promising(known: Knowledge, size: int, trials: int) -> list[BatchSetup]:
     """The setups of the next rung, each `trials` times; in the order of the grid: few reloads."""
     left = {each: known.belief(each).rate for each in known.ranked()}
-    chosen: list[Setup] = []
+    chosen: list[BatchSetup] = []
     while left and len(chosen) < size:
         best = max(left, key=lambda each: left[each] * _worth(each, chosen))
         chosen.append(best)
@@ -42,7 +42,7 @@ def promising(known: Knowledge, size: int, trials: int) -> list[Setup]:
     return [each for each in chosen for _ in range(trials)]
 
 
-def finalist(known: Knowledge, present: Setup | None) -> Setup:
+def finalist(known: Knowledge, present: BatchSetup | None) -> BatchSetup:
     """The setup that is believed to be best; the present one until another is clearly better."""
     first = known.ranked()[0]
     if present is None or present in known.out:
@@ -51,18 +51,18 @@ def finalist(known: Knowledge, present: Setup | None) -> Setup:
     return first if is_clear else present
 
 
-def final(known: Knowledge, setup: Setup, left: int) -> Trial | None:
+def final(known: Knowledge, setup: BatchSetup, left: int) -> OpenLoopTrial | None:
     """The next trial of the finalist, where so many measurements are left; None when it is done."""
     if known.is_confirmed(setup):
         return None
     passed, failed, belief = known.passed(setup), known.failed(setup), known.belief(setup)
     if not passed:
         rate = min(belief.quantile(_CAREFUL), failed / _STEP) / _DEEPER ** (2 ** _missed(known) - 1)
-        return Trial(setup, to_four_figures(rate), 1.5, _FINAL_STEP)
+        return OpenLoopTrial(setup, to_four_figures(rate), 1.5, _FINAL_STEP)
     if failed <= passed * _CLOSE or left <= 2:
-        return Trial(setup, passed, 2.0, CONFIRMING)
+        return OpenLoopTrial(setup, passed, 2.0, CONFIRMING)
     rate = min(max(belief.rate, passed * _STEP), failed / (1 + (_STEP - 1) / 2))
-    return Trial(setup, to_four_figures(rate), 1.5, _FINAL_STEP)
+    return OpenLoopTrial(setup, to_four_figures(rate), 1.5, _FINAL_STEP)
 
 
 def to_four_figures(rate: float) -> float:
@@ -78,7 +78,7 @@ def _missed(known: Knowledge) -> int:
     return sum(trial.step == _FINAL_STEP for trial in tried)
 
 
-def _worth(setup: Setup, chosen: list[Setup]) -> float:
+def _worth(setup: BatchSetup, chosen: list[BatchSetup]) -> float:
     """Less than 1 where like setups, which differ in their delay at most, are chosen already."""
     return 1 - _ALIKE * sum(
         (setup.instances, setup.max_batch_size, setup.batches)

@@ -24,8 +24,8 @@ from typing import Any
 from serve.capacity import calibration, search_state
 from serve.capacity.grid import candidates
 from serve.capacity.knowledge import Knowledge
-from serve.capacity.measurements import Ask, Best, Measured, Standing, Trial
-from serve.capacity.prediction import Prediction, Workload, predict
+from serve.capacity.measurements import Ask, Best, Measured, OpenLoopTrial, SetupStanding
+from serve.capacity.prediction import PredictedWorkload, Prediction, predict
 from serve.capacity.rungs import (
     FINAL,
     RESERVE,
@@ -37,8 +37,8 @@ from serve.capacity.rungs import (
     rung_sizes,
     to_four_figures,
 )
-from serve.capacity.service import Service
-from serve.capacity.setup import Setup
+from serve.capacity.service import ServiceTime
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 
@@ -56,7 +56,7 @@ class Halving:
 
     def __init__(
         self,
-        grid: Sequence[Setup],
+        grid: Sequence[BatchSetup],
         objective: Objective,
         *,
         rows: int = 1,
@@ -71,7 +71,7 @@ class Halving:
                 try_this=f"use --max-batch-size {rows} or more",
             )
         self._objective = objective
-        self._work = Workload(rows, interarrivals=tuple(interarrivals))
+        self._work = PredictedWorkload(rows, interarrivals=tuple(interarrivals))
         self._most = most or min(_MOST, max(_LEAST, len(self._grid)))
         self._calibrations = calibration.calibrations(self._grid, rows)
         pressures = len({each.setup for each in self._calibrations})  # at most
@@ -81,9 +81,9 @@ class Halving:
         self._knowledge: Knowledge | None = None
         self._given: tuple[Prediction, ...] = ()  # predictions out of a state
         self._ask: Ask | None = None
-        self._queue: deque[Setup] = deque()  # what is left of the rung
+        self._queue: deque[BatchSetup] = deque()  # what is left of the rung
         self._rung = 0
-        self._finalist: Setup | None = None
+        self._finalist: BatchSetup | None = None
 
     def __repr__(self) -> str:
         return (
@@ -99,7 +99,7 @@ class Halving:
     def told(self, measured: Measured) -> None:
         """Learn what the present ask came to."""
         ask = self._take(measured)
-        if isinstance(ask, Trial) and self._knowledge:
+        if isinstance(ask, OpenLoopTrial) and self._knowledge:
             self._knowledge.learn(ask, measured)
             if self._queue:
                 self._queue.popleft()
@@ -132,7 +132,7 @@ class Halving:
         )
 
     @property
-    def service(self) -> Service | None:
+    def service(self) -> ServiceTime | None:
         """What calibration found; None before."""
         return self._knowledge.service if self._knowledge else None
 
@@ -157,7 +157,7 @@ class Halving:
         return max(1, min(self._most - self.measurements, planned + FINAL // 2))
 
     @property
-    def standings(self) -> tuple[Standing, ...]:
+    def standings(self) -> tuple[SetupStanding, ...]:
         """All setups of the grid, by estimate, the best first. Empty before calibration."""
         if self._knowledge is None:
             return ()
@@ -247,7 +247,7 @@ class Halving:
         if self._queue:
             setup, number = self._queue[0], self._rung
             rate = to_four_figures(known.belief(setup).rate)
-            return Trial(setup, rate, WEIGHTS[number - 1], f"rung {number}")
+            return OpenLoopTrial(setup, rate, WEIGHTS[number - 1], f"rung {number}")
         self._finalist = finalist(known, self._finalist)
         return final(known, self._finalist, left)
 
@@ -260,7 +260,7 @@ class Halving:
         if found is None:
             return None
         service, overhead = found
-        work = Workload(self._work.rows, overhead, self._work.interarrivals)
+        work = PredictedWorkload(self._work.rows, overhead, self._work.interarrivals)
         predictions = self._given or tuple(
             predict(
                 each,

@@ -4,24 +4,24 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from serve.capacity.measurements import Ask, Calibration, Measured, Pressure, Trial
+from serve.capacity.measurements import Ask, Calibration, Measured, OpenLoopTrial, Pressure
 from serve.capacity.prediction import Prediction
-from serve.capacity.service import Point
-from serve.capacity.setup import Setup
+from serve.capacity.service import ExecutionPoint
+from serve.capacity.setup import BatchSetup
 
 FORMAT = 2
 
 Plain = dict[str, Any]
 
 
-def setup_to_json(setup: Setup) -> Plain:
+def setup_to_json(setup: BatchSetup) -> Plain:
     """A setup's fields."""
     return {**asdict(setup), "preferred": list(setup.preferred)}
 
 
-def setup_from_json(fields: Mapping[str, Any]) -> Setup:
+def setup_from_json(fields: Mapping[str, Any]) -> BatchSetup:
     """The setup of these fields."""
-    return Setup(
+    return BatchSetup(
         int(fields["max_batch_size"]),
         int(fields["instances"]),
         bool(fields["batches"]),
@@ -42,7 +42,7 @@ def ask_from_json(fields: Mapping[str, Any]) -> Ask:
         return Calibration(setup, int(fields["callers"]), weight)
     if "step" not in fields:
         return Pressure(setup, float(fields["rate"]), weight)
-    return Trial(setup, float(fields["rate"]), weight, str(fields["step"]))
+    return OpenLoopTrial(setup, float(fields["rate"]), weight, str(fields["step"]))
 
 
 def told_to_json(told: Measured | str) -> Plain | str:
@@ -55,7 +55,7 @@ def told_from_json(fields: Any) -> Measured | str:
     if isinstance(fields, str):
         return fields
     points = tuple(
-        Point(int(each["rows"]), float(each["seconds"]), float(each["executions"]))
+        ExecutionPoint(int(each["rows"]), float(each["seconds"]), float(each["executions"]))
         for each in fields["points"]
     )
     numbers = ("seconds", "rate", "latency", "p50", "p99", "queue")
@@ -69,7 +69,7 @@ def prediction_to_json(prediction: Prediction) -> list[Any]:
     return [*numbers, prediction.why]
 
 
-def prediction_from_json(setup: Setup, fields: Any) -> Prediction:
+def prediction_from_json(setup: BatchSetup, fields: Any) -> Prediction:
     """The prediction for a setup."""
     rate, p99, rows, why = fields
     return Prediction(setup, float(rate), float(p99), float(rows), str(why))

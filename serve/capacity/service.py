@@ -19,7 +19,7 @@ _HALF_LIFE = 300.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ExecutionPoint:
     """Executions of one size: their rows, their mean time in seconds, and how many there were."""
 
     rows: int
@@ -28,7 +28,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceTime:
     """The time of one execution: `fixed` + `per_row` · rows, in seconds.
 
     `scatter`: its coefficient of variation. `slowdown`: by what factor an execution takes longer
@@ -41,9 +41,9 @@ class Service:
     scatter: float = 0.0
     slowdown: Mapping[int, float] = field(default_factory=lambda: _ALONE)
 
-    def __reduce__(self) -> tuple[type[Service], tuple[float, float, float, dict[int, float]]]:
+    def __reduce__(self) -> tuple[type[ServiceTime], tuple[float, float, float, dict[int, float]]]:
         """For other processes: a read-only mapping cannot be sent to them."""
-        return Service, (self.fixed, self.per_row, self.scatter, dict(self.slowdown))
+        return ServiceTime, (self.fixed, self.per_row, self.scatter, dict(self.slowdown))
 
     def time(self, rows: float, busy: float = 1) -> float:
         """Seconds for an execution of so many rows, while so many instances are busy."""
@@ -61,12 +61,12 @@ class Service:
                 break
         return max(1.0, low + (high - low) * (busy - left) / (right - left))
 
-    def scaled(self, factor: float) -> Service:
+    def scaled(self, factor: float) -> ServiceTime:
         """The same, all of it slower by a factor."""
-        return Service(self.fixed * factor, self.per_row * factor, self.scatter, self.slowdown)
+        return ServiceTime(self.fixed * factor, self.per_row * factor, self.scatter, self.slowdown)
 
 
-def fitted(points: Iterable[Point]) -> Service | None:
+def fitted(points: Iterable[ExecutionPoint]) -> ServiceTime | None:
     """The line through the points, a ≥ 0, c > 0, that is off by the least share of each.
 
     A mean of n executions of t seconds scatters with t ÷ √n, so its weight is n ÷ t². None below 30
@@ -90,10 +90,10 @@ def fitted(points: Iterable[Point]) -> Service | None:
         fixed, per_row = 0.0, products / squares
     if per_row <= 0:  # more rows cost nothing that can be seen
         fixed, per_row = mean * (1 - 1e-6), mean * 1e-6 / mean_rows
-    return Service(fixed, per_row, scatter=_scatter(known, fixed, per_row))
+    return ServiceTime(fixed, per_row, scatter=_scatter(known, fixed, per_row))
 
 
-def at_one_size(points: Iterable[Point]) -> float | None:
+def at_one_size(points: Iterable[ExecutionPoint]) -> float | None:
     """Mean seconds of an execution at the only size there was: a service time, but no line."""
     known = [point for point in points if point.executions > 0]
     total = sum(point.executions for point in known)
@@ -102,7 +102,7 @@ def at_one_size(points: Iterable[Point]) -> float | None:
     return sum(point.seconds * point.executions for point in known) / total
 
 
-def _scatter(points: Iterable[Point], fixed: float, per_row: float) -> float:
+def _scatter(points: Iterable[ExecutionPoint], fixed: float, per_row: float) -> float:
     """How far the sizes' means lie from the line, relatively: a lower bound of the scatter."""
     known = list(points)
     total = sum(point.executions for point in known)
@@ -125,7 +125,7 @@ class Decaying:
         executions = sum(count for count, _ in self._sums.values())
         return f"<Decaying of {executions:.0f} executions of {len(self._sums)} sizes>"
 
-    def add(self, rises: Iterable[Point], at: float) -> None:
+    def add(self, rises: Iterable[ExecutionPoint], at: float) -> None:
         """Count in what was executed up to `at`, in seconds of a monotonic clock."""
         self._age(at)
         for point in rises:
@@ -133,11 +133,11 @@ class Decaying:
             more = point.seconds * point.executions
             self._sums[point.rows] = (count + point.executions, seconds + more)
 
-    def points(self, at: float) -> tuple[Point, ...]:
+    def points(self, at: float) -> tuple[ExecutionPoint, ...]:
         """What is left at that time, by ascending size."""
         left = self._left(at)
         return tuple(
-            Point(rows, seconds / count, count * left)
+            ExecutionPoint(rows, seconds / count, count * left)
             for rows, (count, seconds) in sorted(self._sums.items())
             if count * left > 0.5
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class BatchSetup:
     """How one replica batches a model, and how many instances run there.
 
     `max_batch_size`: rows; 0 where the model takes no batches. `batches`: whether calls are put

@@ -23,7 +23,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class OutputReading:
     """How outputs are to be read: how many scores, the label texts and metadata by output."""
 
     top_k: int
@@ -39,7 +39,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AnswerLine:
     """One line for people; `bar` is drawn on a terminal only."""
 
     text: str
@@ -47,14 +47,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class CallTally:
     """Several equal calls: how many each version answered, and the times in milliseconds."""
 
     versions: Mapping[str, int]
     milliseconds: Sequence[float]
 
     @classmethod
-    def of(cls, calls: Sequence[tuple[str, float]]) -> "Tally":
+    def of(cls, calls: Sequence[tuple[str, float]]) -> "CallTally":
         """Count them; each is a version and its milliseconds."""
         counts = Counter(version for version, _ in calls)
         return cls(dict(sorted(counts.items())), sorted(time for _, time in calls))
@@ -81,7 +81,7 @@ class Tally:
         return self.milliseconds[max(math.ceil(share * len(self.milliseconds)) - 1, 0)]
 
 
-def document(model: str, answer: Answer, reading: Reading) -> dict[str, Any]:
+def document(model: str, answer: Answer, reading: OutputReading) -> dict[str, Any]:
     """The answer for programs. `top_k` has one list per row, also where there is one row."""
     outputs = {}
     for name, array in answer.reply.outputs.items():
@@ -105,26 +105,28 @@ def document(model: str, answer: Answer, reading: Reading) -> dict[str, Any]:
     }
 
 
-def lines(model: str, answer: Answer, reading: Reading, *, blocks: bool) -> Iterator[Line]:
+def lines(
+    model: str, answer: Answer, reading: OutputReading, *, blocks: bool
+) -> Iterator[AnswerLine]:
     """The answer for people. `blocks`: bars of block characters, for terminals that have them."""
     decided = f" (by {answer.by}, generation {answer.generation})" if answer.by else ""
     version = f" version {answer.version}" if answer.version else ""
-    yield Line(f"{model}{version}{decided}, {answer.milliseconds:.1f} ms")
+    yield AnswerLine(f"{model}{version}{decided}, {answer.milliseconds:.1f} ms")
     for name, array in answer.reply.outputs.items():
-        yield Line(f"{name}  {answer.reply.datatypes[name]} {list(array.shape)}")
+        yield AnswerLine(f"{name}  {answer.reply.datatypes[name]} {list(array.shape)}")
         scores = reading.scores(name, array)
         if scores is None:
-            yield Line(f"  {_preview(array)}")
+            yield AnswerLine(f"  {_preview(array)}")
             continue
         for number, row in enumerate(scores[:_MAX_ROWS]):
             if len(scores) > 1:
-                yield Line(f"  row {number}")
+                yield AnswerLine(f"  row {number}")
             yield from _table(row, blocks=blocks)
         if len(scores) > _MAX_ROWS:
-            yield Line(f"  {len(scores) - _MAX_ROWS} more rows; use --json to see all")
+            yield AnswerLine(f"  {len(scores) - _MAX_ROWS} more rows; use --json to see all")
 
 
-def _table(row: Sequence[Score], *, blocks: bool) -> Iterator[Line]:
+def _table(row: Sequence[Score], *, blocks: bool) -> Iterator[AnswerLine]:
     """The scores under a header; shares of 1 with four digits, other scores with four figures."""
     is_share = all(0 <= score.value <= 1 for score in row)
     full = 1.0 if is_share else max((score.value for score in row), default=0.0)
@@ -137,7 +139,7 @@ def _table(row: Sequence[Score], *, blocks: bool) -> Iterator[Line]:
     has_labels = any(score.label for score in row)
     for (index, label, value), drawn in zip(cells, bars, strict=True):
         middle = f"{label:<{widths[1]}}  " if has_labels else ""
-        yield Line(f"  {index:>{widths[0]}}  {middle}{value:>{widths[2]}}", drawn)
+        yield AnswerLine(f"  {index:>{widths[0]}}  {middle}{value:>{widths[2]}}", drawn)
 
 
 def bar(share: float, *, blocks: bool) -> str:

@@ -7,14 +7,14 @@ from serve.core.names import check_label, check_model_name
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelReference:
     """A model, and perhaps a version: `selector` is empty, a number, or a label."""
 
     model: str
     selector: str = ""
 
 
-def parse_asked(text: str) -> Asked:
+def parse_asked(text: str) -> ModelReference:
     """Read `NAME`, `NAME@3` or `NAME:label`."""
     model, at, number = text.partition("@")
     if at:
@@ -24,6 +24,6 @@ def parse_asked(text: str) -> Asked:
                 why="expected a version number after '@'",
                 try_this=f"{model}@1 for a version, or {model}:LABEL for a label",
             )
-        return Asked(check_model_name(model), number)
+        return ModelReference(check_model_name(model), number)
     model, colon, label = text.partition(":")
-    return Asked(check_model_name(model), check_label(label) if colon else "")
+    return ModelReference(check_model_name(model), check_label(label) if colon else "")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from serve.cli.channel import Away, Channel
 from serve.cli.client import error_of
 from serve.cli.digests import CHUNK, Blob, changed
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.core.errors import Conflict
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Sending:
     """One blob on its way. `sent` counts every byte that left, also those sent twice."""
 
     def __init__(
-        self, channel: Channel, talk: Talk, *, path: str, blob: Blob, offset: int, piece: int
+        self, channel: Channel, talk: CommandTalk, *, path: str, blob: Blob, offset: int, piece: int
     ) -> None:
         self._channel = channel
         self._talk = talk

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from serve.cli.asked import Asked
+from serve.cli.asked import ModelReference
 from serve.core.calls import Verb
 from serve.core.errors import DeadlineExceeded, Unavailable
 from serve.tensors import codec
@@ -30,11 +30,11 @@ class Answer:
     milliseconds: float
 
 
-class Caller(Protocol):
+class DataPortCaller(Protocol):
     """One way to the data port; a context manager that keeps its connection."""
 
     def infer(
-        self, asked: Asked, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
+        self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
     ) -> Answer:
         """One call. Raises what the gateway answers instead of a reply."""
         ...
@@ -67,7 +67,7 @@ class HttpCaller:
         """Close the connection."""
         self._client.close()
 
-    def metadata(self, asked: Asked) -> Metadata:
+    def metadata(self, asked: ModelReference) -> Metadata:
         """What the model takes and gives."""
         answer = self._send("GET", model_path(asked.model, asked.selector))
         try:
@@ -77,9 +77,9 @@ class HttpCaller:
         return read_metadata(document, asked.model)
 
     def infer(
-        self, asked: Asked, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
+        self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
     ) -> Answer:
-        """See `Caller`."""
+        """See `DataPortCaller`."""
         request = codec.http_request(inputs, datatypes)
         begun = time.perf_counter()
         path = f"{model_path(asked.model, asked.selector)}/infer"
@@ -135,9 +135,9 @@ class GrpcCaller:
         self._channel.close()
 
     def infer(
-        self, asked: Asked, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
+        self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
     ) -> Answer:
-        """See `Caller`."""
+        """See `DataPortCaller`."""
         message = codec.grpc_request(
             asked.model, inputs, version=asked.selector, datatypes=datatypes
         )

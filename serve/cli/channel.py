@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from serve.cli.client import error_of, no_answer, no_control
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.core.errors import DeadlineExceeded, NoControl, OutcomeUnknown, ServegateError
 from serve.core.texts import all_printable
 
@@ -69,7 +69,7 @@ class Channel:
     """
 
     def __init__(
-        self, client: "httpx2.AsyncClient", talk: Talk, *, patience: Patience | None = None
+        self, client: "httpx2.AsyncClient", talk: CommandTalk, *, patience: Patience | None = None
     ) -> None:
         import stamina
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from serve.cli.credentials import VARIABLE, authorization
 from serve.cli.output import say
-from serve.cli.server import Server, admin_server, using
+from serve.cli.server import AdminServer, admin_server, using
 from serve.core.errors import (
     Conflict,
     DeadlineExceeded,
@@ -36,13 +36,13 @@ class AdminClient:
 
     def __init__(
         self,
-        server: Server | str,
+        server: AdminServer | str,
         *,
         reason: str = "",
         timeout: float = 30.0,
         authorization: str = "",
     ) -> None:
-        self._server = server if isinstance(server, Server) else Server(server)
+        self._server = server if isinstance(server, AdminServer) else AdminServer(server)
         self._url = self._server.url.rstrip("/")
         self._is_met = False
         self._stranger: Conflict | None = None
@@ -67,7 +67,7 @@ class AdminClient:
         return self._call("GET", path)
 
     @property
-    def server(self) -> Server:
+    def server(self) -> AdminServer:
         """The same, and which setting named it."""
         return self._server
 
@@ -195,7 +195,7 @@ class AdminClient:
 
 
 def connect(
-    where: Server | str | None,
+    where: AdminServer | str | None,
     key_file: Path | None = None,
     *,
     reason: str = "",
@@ -205,7 +205,7 @@ def connect(
 
     `where` is the command's `--admin-url`, or what `admin_server` made of it.
     """
-    server = where if isinstance(where, Server) else admin_server(where)
+    server = where if isinstance(where, AdminServer) else admin_server(where)
     shown = authorization(server.url, key_file)
     return AdminClient(server, reason=reason, timeout=timeout, authorization=shown)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serve.cli.asked import Asked, parse_asked
+from serve.cli.asked import ModelReference, parse_asked
 from serve.cli.client import connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
@@ -79,7 +79,7 @@ def compare(
     --fail-if "agreement<0.97"
     """
     one, other = parse_asked(a), parse_asked(b)
-    conditions = [Condition.parse(text) for text in fail_if or ()]
+    conditions = [FailCondition.parse(text) for text in fail_if or ()]
     body = _body(one, other, inputs or ["random"])
     body |= {"via": _via(via), "batch": batch, "top_k": top_k, "seed": seed}
     client = connect(admin_url, key_file, timeout=_PATIENCE)
@@ -96,7 +96,7 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class FailCondition:
     """One that must not hold, such as `agreement<0.97`."""
 
     measure: str
@@ -104,7 +104,7 @@ class Condition:
     bound: float
 
     @classmethod
-    def parse(cls, text: str) -> "Condition":
+    def parse(cls, text: str) -> "FailCondition":
         """Read it; `Invalid` says what can be said."""
         match = _CONDITION.match(text)
         try:
@@ -207,7 +207,7 @@ def _differing(name: str, one: Difference) -> tuple[str, ...]:
     return name, *("-" if each is None else f"{each:.4g}" for each in numbers), rows
 
 
-def _findings(made: Mapping[str, Any], conditions: Sequence[Condition]) -> Iterator[str]:
+def _findings(made: Mapping[str, Any], conditions: Sequence[FailCondition]) -> Iterator[str]:
     for side in made["sides"]:
         if side["error"]:
             yield f"version {side['side'].upper()}: {side['error']['what']}"
@@ -220,7 +220,7 @@ def _findings(made: Mapping[str, Any], conditions: Sequence[Condition]) -> Itera
                 yield finding
 
 
-def _body(a: Asked, b: Asked, texts: Sequence[str]) -> dict[str, Any]:
+def _body(a: ModelReference, b: ModelReference, texts: Sequence[str]) -> dict[str, Any]:
     """What `POST /api/tries` takes."""
     from serve.cli.inputs import given_of
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from serve.cli.output import say, table
 from serve.cli.stages import OnEvent, stages
-from serve.cli.talk import Events, Talk
+from serve.cli.talk import CommandTalk, JsonEvents
 from serve.core.errors import GateRefused
 
 if TYPE_CHECKING:
-    from serve.conversion.limits import Limits
-    from serve.conversion.report import OutputError, Report, StepResult
-    from serve.conversion.request import Request
+    from serve.conversion.limits import ConversionLimits
+    from serve.conversion.report import ConversionReport, OutputError, StepResult
+    from serve.conversion.request import ConversionRequest
 
 STOPPED = "stopped; nothing was written"
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -40,7 +40,7 @@ def workplace(purpose: str) -> Iterator[Path]:
 class Converting:
     """Conversions in a folder of their own, which is gone with them."""
 
-    def __init__(self, talk: Talk, limits: "Limits") -> None:
+    def __init__(self, talk: CommandTalk, limits: "ConversionLimits") -> None:
         self.talk = talk
         self._limits = limits
 
@@ -49,14 +49,14 @@ class Converting:
 
     def convert(
         self,
-        request: "Request",
+        request: "ConversionRequest",
         name: str,
         out: Path,
         *,
         version: int = 1,
         shown_out: str = "",
         loads: bool = True,
-    ) -> "Report":
+    ) -> "ConversionReport":
         """Convert, and write OUT/NAME. After a refusal the report is told before it is raised.
 
         `loads`: a Triton of this machine, if there is one, loads it before it is written.
@@ -89,7 +89,7 @@ class Converting:
                 )
             return replace(report, steps=(*report.steps, *tried))
 
-    def verify(self, request: "Request", model: Path) -> "Report":
+    def verify(self, request: "ConversionRequest", model: Path) -> "ConversionReport":
         """Hold the model against its source, and write nothing."""
         from serve.conversion.runner import verify
 
@@ -112,7 +112,7 @@ class Converting:
             raise _advised(error, report) from error
 
 
-def show(talk: Talk, report: "Report", *, is_data: bool = True) -> None:
+def show(talk: CommandTalk, report: "ConversionReport", *, is_data: bool = True) -> None:
     """The steps of the gate, and how far each output is off: an event, or tables on stdout.
 
     Where they are not the command's data, lines on stderr stand for the tables.
@@ -121,14 +121,14 @@ def show(talk: Talk, report: "Report", *, is_data: bool = True) -> None:
 
     steps = "\n".join(visible(f"  {step.step}: {step.summary}") for step in report.steps)
     talk.tell("report", "" if is_data else steps, report=report.to_json())
-    if is_data and not isinstance(talk, Events):
+    if is_data and not isinstance(talk, JsonEvents):
         _steps(report)
         _outputs(report)
         for warning in report.warnings:
             say(visible(f"warning: {warning}"))
 
 
-def _advised(error: GateRefused, report: "Report") -> GateRefused:
+def _advised(error: GateRefused, report: "ConversionReport") -> GateRefused:
     """The refusal; where a file was held to FP32 that computes in less, with that as the advice."""
     computes = report.model.get("contents", {}).get("compute", {})
     kind = next((one for one in ("int8", "fp16") if computes.get(one)), "")
@@ -138,7 +138,7 @@ def _advised(error: GateRefused, report: "Report") -> GateRefused:
     return GateRefused(error.code, error.what, why=error.why, try_this=hint)
 
 
-def _steps(report: "Report") -> None:
+def _steps(report: "ConversionReport") -> None:
     plain_table(
         ("STEP", "VERDICT", "DETAILS"),
         [
@@ -148,7 +148,7 @@ def _steps(report: "Report") -> None:
     )
 
 
-def _outputs(report: "Report") -> None:
+def _outputs(report: "ConversionReport") -> None:
     from serve.conversion.report_page import factor, number, share
 
     several = sum(bool(step.outputs) for step in report.steps) > 1

@@ -12,7 +12,7 @@ from serve.cli.output import say
 from serve.cli.panels import Grouped
 
 if TYPE_CHECKING:
-    from serve.conversion.report import Report
+    from serve.conversion.report import ConversionReport
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -158,7 +158,7 @@ def verify(
         _close(report, f"{model} gives the same results as {source}")
 
 
-def _told(report: "Report") -> dict[str, Any]:
+def _told(report: "ConversionReport") -> dict[str, Any]:
     """What a program needs of a report that it has been told already."""
     return {
         "passed": report.passed,
@@ -169,7 +169,7 @@ def _told(report: "Report") -> dict[str, Any]:
     }
 
 
-def _close(report: "Report", text: str) -> None:
+def _close(report: "ConversionReport", text: str) -> None:
     """`wrote repo/net: 102 MB; took 26.4 s and 2.99 GB of memory; supports batching`."""
     from serve.cli.talk import amount
 

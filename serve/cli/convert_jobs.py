@@ -13,7 +13,7 @@ from serve.core.errors import Conflict, ServegateError
 
 if TYPE_CHECKING:
     from serve.cli.stages import OnEvent
-    from serve.cli.talk import Talk
+    from serve.cli.talk import CommandTalk
 
 Identity = Annotated[str, typer.Argument(metavar="ID", help="Id from `servegate convert ls`.")]
 _PATH = "/api/conversions"
@@ -130,7 +130,7 @@ def _follow(admin: AdminClient, identity: str, *, json: bool) -> None:
         talking.tell("result", ok=True, exit=0, model=page["model"], version=page["version"])
 
 
-async def _ended(admin: AdminClient, identity: str, talking: "Talk") -> Mapping[str, Any]:
+async def _ended(admin: AdminClient, identity: str, talking: "CommandTalk") -> Mapping[str, Any]:
     """The job once it has ended; what it tells meanwhile is told."""
     from serve.cli.channel import Channel
     from serve.cli.stages import stages

@@ -12,8 +12,8 @@ from serve.cli.panels import option
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from serve.conversion.limits import Limits
-    from serve.conversion.request import Request
+    from serve.conversion.limits import ConversionLimits
+    from serve.conversion.request import ConversionRequest
     from serve.tensors.expected_outputs import Tolerance
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
@@ -148,9 +148,9 @@ def make_request(
     max_batch_size: int | None = None,
     seed: int = 0,
     accept_unverified: bool = False,
-) -> "Request":
+) -> "ConversionRequest":
     """The request that the options make; `Invalid` for the first that makes no sense."""
-    from serve.conversion.request import Precision, Request
+    from serve.conversion.request import ConversionRequest, Precision
 
     if precision not in list(Precision):
         raise Invalid(
@@ -159,7 +159,7 @@ def make_request(
     for flag, path in (("--samples", samples), ("--labelled", labelled)):
         if path and not Path(path).is_file():
             raise Invalid(f"the file '{path}' does not exist", try_this=f"pass {flag} FILE.npz")
-    return Request(
+    return ConversionRequest(
         source=source,
         signature=signature,
         precision=Precision(precision),
@@ -175,12 +175,12 @@ def make_request(
     )
 
 
-def limits_of(memory: str, timeout: str) -> "Limits":
+def limits_of(memory: str, timeout: str) -> "ConversionLimits":
     """The limits of the child process; what is not said is what the machine has. People wait."""
-    from serve.conversion.limits import Limits, default_limits
+    from serve.conversion.limits import ConversionLimits, default_limits
 
     default = default_limits()
-    return Limits(
+    return ConversionLimits(
         int(_read(memory, _SIZES, "--memory", "4GB")) if memory else default.memory,
         _read(timeout, _SECONDS, "--timeout", "30m") if timeout else default.seconds,
         nice=0,

@@ -9,7 +9,7 @@ import typer
 from serve.cli import convert_options as options
 from serve.cli.conversion import Converting
 from serve.cli.endings import report_end
-from serve.cli.flavours import Asked, Form, Level, Shown, run
+from serve.cli.flavours import FlavourForm, FlavourOptions, Level, PrintedCommand, run
 from serve.cli.options import AsJson
 from serve.cli.panels import option
 from serve.cli.talk import talk
@@ -49,7 +49,7 @@ def trt(
     max_batch_size: options.MaxBatchSize = None,
     accept_unverified: options.AcceptUnverified = False,
     flavour: Annotated[
-        list[Form] | None,
+        list[FlavourForm] | None,
         option(_PLAN, "plan|onnx+trt", "Flavour to add (repeatable; default: plan).", "--flavour"),
     ] = None,
     profile: Annotated[
@@ -104,7 +104,7 @@ def trt(
         option(_KIT, "IMAGE", "Triton image that will serve the plan.", "--image"),
     ] = "",
     shown: Annotated[
-        Shown | None,
+        PrintedCommand | None,
         option(
             _KIT,
             "job|docker|trtexec",
@@ -151,8 +151,8 @@ def trt(
 
       servegate convert trt models/digits --built digits-kit
     """
-    asked = Asked(
-        tuple(flavour or [Form.PLAN]),
+    asked = FlavourOptions(
+        tuple(flavour or [FlavourForm.PLAN]),
         tuple(profile or ()),
         version_compatible,
         hardware_compatible,

@@ -10,9 +10,9 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from serve.cli.pieces import Piece, unreadable
+from serve.cli.pieces import UploadPiece, unreadable
 from serve.core.errors import Conflict
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 CHUNK = 1 << 20  # bytes that are read at a time
 
@@ -35,7 +35,7 @@ class Stamp(NamedTuple):
 class Blob:
     """A file with its digest, and where its bytes are; `stamp` is None for bytes in memory."""
 
-    file: File
+    file: VersionFile
     origin: Path | bytes
     stamp: Stamp | None = None
 
@@ -61,7 +61,7 @@ def changed(path: str) -> Conflict:
     )
 
 
-def digest(pieces: Sequence[Piece], advance: Callable[[int], None]) -> tuple[Blob, ...]:
+def digest(pieces: Sequence[UploadPiece], advance: Callable[[int], None]) -> tuple[Blob, ...]:
     """The pieces with their digests, in their order.
 
     `advance` is called from several threads with the bytes that were read. `Invalid` for a file
@@ -80,12 +80,12 @@ def digest(pieces: Sequence[Piece], advance: Callable[[int], None]) -> tuple[Blo
             raise
 
 
-def size_of(pieces: Sequence[Piece]) -> int:
+def size_of(pieces: Sequence[UploadPiece]) -> int:
     """Bytes of all pieces, as far as they can be seen."""
     return sum(_size(piece) for piece in pieces)
 
 
-def _size(piece: Piece) -> int:
+def _size(piece: UploadPiece) -> int:
     if isinstance(piece.origin, bytes):
         return len(piece.origin)
     try:
@@ -94,11 +94,11 @@ def _size(piece: Piece) -> int:
         return 0
 
 
-def _digest(piece: Piece, advance: Callable[[int], None], stop: threading.Event) -> Blob:
+def _digest(piece: UploadPiece, advance: Callable[[int], None], stop: threading.Event) -> Blob:
     if isinstance(piece.origin, bytes):
         found = hashlib.sha256(piece.origin).hexdigest()
         advance(len(piece.origin))
-        return Blob(File(piece.path, len(piece.origin), found), piece.origin)
+        return Blob(VersionFile(piece.path, len(piece.origin), found), piece.origin)
     try:
         with piece.origin.open("rb", buffering=0) as file:
             stamp = Stamp.of(file)
@@ -108,7 +108,7 @@ def _digest(piece: Piece, advance: Callable[[int], None], stop: threading.Event)
         raise unreadable(piece.origin, error) from error
     if not is_same and not stop.is_set():
         raise changed(piece.path)
-    return Blob(File(piece.path, size, found), piece.origin, stamp)
+    return Blob(VersionFile(piece.path, size, found), piece.origin, stamp)
 
 
 def _read(

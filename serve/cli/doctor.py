@@ -14,7 +14,7 @@ _ANOTHER = "set another admin_port in servegate.toml, or stop the gateway that u
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One line: what was looked at, whether it is good, what was seen, how to mend it."""
 
     name: str
@@ -42,19 +42,19 @@ def doctor(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = 
         raise typer.Exit(1)
 
 
-def _settings() -> list[Finding]:
+def _settings() -> list[DoctorFinding]:
     from serve.settings import load
 
     try:
         settings = load({}, os.environ, Path.cwd()).settings
     except ServegateError as error:
-        return [Finding("settings", False, error.what, error.try_this or error.why)]
-    found = [Finding("settings", True, "servegate.toml and the environment are valid")]
+        return [DoctorFinding("settings", False, error.what, error.try_this or error.why)]
+    found = [DoctorFinding("settings", True, "servegate.toml and the environment are valid")]
     repository = Path(settings.model_repo)
     if repository.is_dir():
         models = sum(1 for entry in repository.iterdir() if entry.is_dir())
         found.append(
-            Finding(
+            DoctorFinding(
                 "model repository",
                 True,
                 f"{repository}: {models} model{'' if models == 1 else 's'}",
@@ -62,30 +62,30 @@ def _settings() -> list[Finding]:
         )
     else:
         found.append(
-            Finding(
+            DoctorFinding(
                 "model repository", True, f"{repository} does not exist", "pass --model-repo DIR"
             )
         )
     return found
 
 
-def _triton() -> list[Finding]:
-    from serve.triton.installation import Facts, problems
+def _triton() -> list[DoctorFinding]:
+    from serve.triton.installation import MachineFacts, problems
 
-    found = problems(Facts.here())
+    found = problems(MachineFacts.here())
     if not found:
-        return [Finding("local Triton", True, "can start")]
-    return [Finding("local Triton", False, str(one), one.try_this) for one in found]
+        return [DoctorFinding("local Triton", True, "can start")]
+    return [DoctorFinding("local Triton", False, str(one), one.try_this) for one in found]
 
 
-def _gpu() -> Finding:
+def _gpu() -> DoctorFinding:
     devices = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     if devices:
-        return Finding("GPU", True, ", ".join(devices))
-    return Finding("GPU", True, "none; models run on the CPU")
+        return DoctorFinding("GPU", True, ", ".join(devices))
+    return DoctorFinding("GPU", True, "none; models run on the CPU")
 
 
-def _control(admin_url: str | None, key_file: Path | None) -> list[Finding]:
+def _control(admin_url: str | None, key_file: Path | None) -> list[DoctorFinding]:
     from serve.cli.client import connect
     from serve.cli.server import admin_server
 
@@ -97,19 +97,23 @@ def _control(admin_url: str | None, key_file: Path | None) -> list[Finding]:
     admin = connect(replace(server, source=""), key_file, timeout=5)
     try:
         if (stranger := admin.stranger()) is not None:
-            return [Finding("control plane", False, f"{stranger.what}: {stranger.why}", _ANOTHER)]
+            return [
+                DoctorFinding("control plane", False, f"{stranger.what}: {stranger.why}", _ANOTHER)
+            ]
         models = admin.get("/api/models")
         replicas = admin.get("/api/replicas")
     except (Unauthenticated, Forbidden) as error:
         seen = f"{where}: {error.what}"
-        return [Finding("control plane", True, seen, error.try_this or error.why)]
+        return [DoctorFinding("control plane", True, seen, error.try_this or error.why)]
     except ServegateError:
-        return [Finding("control plane", True, f"none at {where}")]
-    found = [Finding("control plane", True, f"{where}: {len(models)} models")]
+        return [DoctorFinding("control plane", True, f"none at {where}")]
+    found = [DoctorFinding("control plane", True, f"{where}: {len(models)} models")]
     for model in models:
         if model["problems"]:
-            found.append(Finding(f"model {model['name']}", False, "; ".join(model["problems"])))
+            found.append(
+                DoctorFinding(f"model {model['name']}", False, "; ".join(model["problems"]))
+            )
     for replica in replicas:
         if replica["state"] != "up":
-            found.append(Finding(f"replica {replica['name']}", False, replica["why"]))
+            found.append(DoctorFinding(f"replica {replica['name']}", False, replica["why"]))
     return found

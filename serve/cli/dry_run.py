@@ -10,17 +10,17 @@ from serve.cli.client import AdminClient, segment
 from serve.cli.digests import Blob
 from serve.cli.golden import data_of
 from serve.cli.onnx_file import ReadModel
-from serve.cli.pieces import Source
+from serve.cli.pieces import PushSource
 from serve.cli.talk import amount
 from serve.core.errors import Invalid, NoControl, NotFound
-from serve.core.versions import CONFIG, CONVERSION, FLAVOURS, Layout, State, content_digest
+from serve.core.versions import CONFIG, CONVERSION, FLAVOURS, Layout, VersionState, content_digest
 
 _MOST_ASKED = 20  # versions
-_DEAD = (State.FAILED, State.RETIRED, State.REMOVED)
+_DEAD = (VersionState.FAILED, VersionState.RETIRED, VersionState.REMOVED)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownContent:
     """What the gateway has of a model: the version with the same content, and digests of blobs.
 
     `is_sure` is False when it could not be asked.
@@ -31,7 +31,7 @@ class Known:
     is_sure: bool = True
 
 
-def ask_known(admin: AdminClient, model: str, blobs: Sequence[Blob]) -> Known:
+def ask_known(admin: AdminClient, model: str, blobs: Sequence[Blob]) -> KnownContent:
     """Look through the newest versions of the model."""
     content = content_digest([blob.file for blob in blobs])
     path = f"/api/models/{segment(model)}"
@@ -45,13 +45,13 @@ def ask_known(admin: AdminClient, model: str, blobs: Sequence[Blob]) -> Known:
             if existing is None and is_same:
                 existing = number
     except NotFound:
-        return Known()
+        return KnownContent()
     except NoControl:
-        return Known(is_sure=False)
-    return Known(existing, frozenset(there))
+        return KnownContent(is_sure=False)
+    return KnownContent(existing, frozenset(there))
 
 
-def plan(known: Known, blobs: Sequence[Blob], model: str) -> str:
+def plan(known: KnownContent, blobs: Sequence[Blob], model: str) -> str:
     """What a push would send, in words."""
     sizes = {blob.file.sha256: blob.file.size for blob in blobs}
     total = sum(sizes.values())
@@ -73,7 +73,7 @@ def _version(admin: AdminClient, path: str) -> Mapping[str, Any]:
     return page
 
 
-def _unverified(source: Source) -> str:
+def _unverified(source: PushSource) -> str:
     """What the report of the conversion says of that."""
     from serve.conversion.report import unverified_in
 
@@ -85,11 +85,11 @@ def _unverified(source: Source) -> str:
 
 
 def findings(
-    name: str, source: Source, blobs: Sequence[Blob], read_model: ReadModel
+    name: str, source: PushSource, blobs: Sequence[Blob], read_model: ReadModel
 ) -> tuple[tuple[str, str], ...]:
     """What lint says, as severity and sentence; the parts of an ensemble only the gateway knows."""
     from serve.triton.config import parse
-    from serve.triton.lint import Subject, lint
+    from serve.triton.lint import LintSubject, lint
 
     config = source.find(CONFIG)
     try:
@@ -97,7 +97,7 @@ def findings(
         files = tuple(blob.file for blob in blobs)
         flavours = source.find(FLAVOURS)
         text = data_of(flavours).decode("utf-8", "replace") if flavours else ""
-        subject = Subject(name, parsed, files, flavours=text, unverified=_unverified(source))
+        subject = LintSubject(name, parsed, files, flavours=text, unverified=_unverified(source))
         model = source.find(f"{Layout.of(files).number}/{subject.readable}")
         if model is not None and isinstance(model.origin, Path):
             subject = replace(subject, signature=read_model(model.origin))

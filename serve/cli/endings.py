@@ -7,14 +7,14 @@ from typing import Any
 import typer
 
 from serve.cli.output import exit_code, say
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.core.errors import CheckFailed, ConversionFailed, ServegateError, first_of
 
 INTERRUPTED = 130
 
 
 @contextlib.contextmanager
-def report_end(talk: Talk, stopped: Callable[[], str]) -> Iterator[None]:
+def report_end(talk: CommandTalk, stopped: Callable[[], str]) -> Iterator[None]:
     """Report a failure as the last event and raise it again; print `stopped()` after Ctrl-C."""
     try:
         yield

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serve.cli.stages import OnEvent, stages
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.core.errors import ConversionFailed, Invalid
 
 if TYPE_CHECKING:
-    from serve.conversion.limits import Limits
+    from serve.conversion.limits import ConversionLimits
     from serve.conversion.plans.arguments import Options
-    from serve.conversion.plans.entries import Entry
+    from serve.conversion.plans.entries import ModelEntry
     from serve.conversion.plans.kits import Built
     from serve.conversion.request import Precision
 
 
-class Shown(StrEnum):
+class PrintedCommand(StrEnum):
     """What `--print` prints instead of building."""
 
     JOB = "job"
@@ -32,7 +32,7 @@ class Shown(StrEnum):
     TRTEXEC = "trtexec"
 
 
-class Form(StrEnum):
+class FlavourForm(StrEnum):
     """The flavours that can be added."""
 
     PLAN = "plan"
@@ -52,10 +52,10 @@ _LEVELS = {Level.NONE: "none", Level.AMPERE: "ampere+", Level.SAME: "sameCompute
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FlavourOptions:
     """What the command line asks for, beside the source."""
 
-    forms: tuple[Form, ...]
+    forms: tuple[FlavourForm, ...]
     profiles: tuple[str, ...]
     version_compatible: bool
     level: Level
@@ -63,7 +63,7 @@ class Asked:
     workspace: int  # bytes
     timing_cache: Path | None
     image: str
-    shown: Shown | None
+    shown: PrintedCommand | None
     kit: Path | None
     built: Path | None
     claim: str
@@ -71,16 +71,18 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class FlavourOrder:
     """What is known before anything is built."""
 
-    entry: "Entry"
-    asked: Asked
+    entry: "ModelEntry"
+    asked: FlavourOptions
     options: "Options"
     precision: "Precision"
 
 
-async def run(folder: Path, asked: Asked, teller: Talk, limits: "Limits") -> dict[str, Any]:
+async def run(
+    folder: Path, asked: FlavourOptions, teller: CommandTalk, limits: "ConversionLimits"
+) -> dict[str, Any]:
     """Do it for an entry; what was added for programs, or under `text` what is to be printed."""
     from serve.conversion.plans.entries import read_entry
     from serve.conversion.plans.preparation import preflight
@@ -92,11 +94,11 @@ async def run(folder: Path, asked: Asked, teller: Talk, limits: "Limits") -> dic
         work = Path(scratch)
         entry = await read_entry(folder)
         precision = await preflight(entry.onnx, work / "trt", limits=limits, on_event=on_event)
-        order = Order(entry, asked, _options(entry, asked), precision)
+        order = FlavourOrder(entry, asked, _options(entry, asked), precision)
         if asked.shown is not None:
             return {"text": _shown(order, teller)}
-        added = [_add_accelerated(order)] if Form.ACCELERATED in asked.forms else []
-        if Form.PLAN in asked.forms:
+        added = [_add_accelerated(order)] if FlavourForm.ACCELERATED in asked.forms else []
+        if FlavourForm.PLAN in asked.forms:
             built = await _built(order, work / "plan", limits, on_event, teller)
             added.append(_add_plan(order, built))
             if why := built.facts.unchecked:
@@ -106,7 +108,7 @@ async def run(folder: Path, asked: Asked, teller: Talk, limits: "Limits") -> dic
     return {"entry": str(entry.folder), "version": entry.version, "flavours": added}
 
 
-def _add_accelerated(order: Order) -> str:
+def _add_accelerated(order: FlavourOrder) -> str:
     from serve.conversion.plans.accelerator import accelerated
     from serve.conversion.plans.added_flavours import add_flavours
 
@@ -118,18 +120,22 @@ def _add_accelerated(order: Order) -> str:
     return flavour.name
 
 
-def _add_plan(order: Order, built: "Built") -> str:
+def _add_plan(order: FlavourOrder, built: "Built") -> str:
     from serve.conversion.plans.added_flavours import add_plan
 
     return add_plan(order.entry.folder, order.entry.version, built.file, built.facts).name
 
 
 async def _built(
-    order: Order, work: Path, limits: "Limits", on_event: OnEvent, teller: Talk
+    order: FlavourOrder,
+    work: Path,
+    limits: "ConversionLimits",
+    on_event: OnEvent,
+    teller: CommandTalk,
 ) -> "Built":
     """A plan that has answered the golden cases; the fault of a plan that has not."""
     from serve.conversion.plans.kits import read_kit
-    from serve.conversion.plans.preparation import Wanted, build_here, can_build_here
+    from serve.conversion.plans.preparation import WantedPlan, build_here, can_build_here
 
     entry, asked = order.entry, order.asked
     _require_cases(entry)
@@ -137,11 +143,11 @@ async def _built(
         return read_kit(asked.built, onnx=entry.onnx, cases=entry.cases)
     if not can_build_here():
         raise _elsewhere(order, teller)
-    wanted = Wanted(entry.onnx, order.options, order.precision, entry.contract, asked.image)
+    wanted = WantedPlan(entry.onnx, order.options, order.precision, entry.contract, asked.image)
     return await build_here(wanted, work, limits=limits, on_event=on_event)
 
 
-def _options(entry: "Entry", asked: Asked) -> "Options":
+def _options(entry: "ModelEntry", asked: FlavourOptions) -> "Options":
     from serve.conversion.plans.arguments import Options
     from serve.conversion.plans.facts import Hardware
     from serve.conversion.plans.profiles import parse_profile, profiles
@@ -157,12 +163,12 @@ def _options(entry: "Entry", asked: Asked) -> "Options":
     )
 
 
-def _shown(order: Order, teller: Talk) -> str:
+def _shown(order: FlavourOrder, teller: CommandTalk) -> str:
     """The text that was asked for; for docker and a Job there is a kit now."""
     from serve.conversion.plans.arguments import as_line, docker, major_of, trtexec
 
     entry, asked = order.entry, order.asked
-    if asked.shown is Shown.TRTEXEC:
+    if asked.shown is PrintedCommand.TRTEXEC:
         plan = str(entry.onnx.with_suffix(".plan"))
         major = major_of(asked.image)
         return as_line(
@@ -173,16 +179,16 @@ def _shown(order: Order, teller: Talk) -> str:
     teller.tell(
         "note", f"the build kit is in {folder}; after the build, add the plan with --built {folder}"
     )
-    if asked.shown is Shown.JOB:
-        from serve.conversion.plans.job import Place, manifest
+    if asked.shown is PrintedCommand.JOB:
+        from serve.conversion.plans.job import PlanPlace, manifest
 
-        place = Place(asked.image, asked.claim, folder.name, asked.product)
+        place = PlanPlace(asked.image, asked.claim, folder.name, asked.product)
         return manifest(entry.name, place).rstrip("\n")
     user, group = os.getuid(), os.getgid()
     return as_line(docker(str(folder.absolute()), image=asked.image, user=user, group=group))
 
 
-def _kit(order: Order) -> Path:
+def _kit(order: FlavourOrder) -> Path:
     """The kit's folder; one that is there and was made of the same is taken as it is."""
     asked = order.asked
     if not asked.image:
@@ -208,7 +214,7 @@ def _kit(order: Order) -> Path:
     return folder
 
 
-def _write_kit(order: Order, folder: Path) -> None:
+def _write_kit(order: FlavourOrder, folder: Path) -> None:
     from serve.conversion.plans.kits import write_kit
 
     entry = order.entry
@@ -224,7 +230,7 @@ def _write_kit(order: Order, folder: Path) -> None:
     )
 
 
-def _require_cases(entry: "Entry") -> None:
+def _require_cases(entry: "ModelEntry") -> None:
     if not entry.cases:
         raise Invalid(
             f"'{entry.folder}' has no golden cases",
@@ -233,7 +239,7 @@ def _require_cases(entry: "Entry") -> None:
         )
 
 
-def _elsewhere(order: Order, teller: Talk) -> ConversionFailed:
+def _elsewhere(order: FlavourOrder, teller: CommandTalk) -> ConversionFailed:
     """Why no plan is built here, with what builds it: a line for docker if the image is known."""
     from serve.conversion.faults import failed
 
@@ -243,5 +249,5 @@ def _elsewhere(order: Order, teller: Talk) -> ConversionFailed:
             "build the plan where the GPU is"
         )
         return failed("trt_missing", hint=hint)
-    line = _shown(replace(order, asked=replace(order.asked, shown=Shown.DOCKER)), teller)
+    line = _shown(replace(order, asked=replace(order.asked, shown=PrintedCommand.DOCKER)), teller)
     return failed("trt_missing", hint=line)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serve.cli.onnx_file import MODEL, ReadModel
-from serve.cli.pieces import Piece, Source, read_small
+from serve.cli.pieces import PushSource, UploadPiece, read_small
 from serve.core.errors import Invalid
 from serve.core.versions import CONFIG, CONTRACT
 
@@ -17,8 +17,8 @@ _BELOW = f"{CONTRACT}/"
 
 
 def with_golden(
-    source: Source, files: Sequence[Path], tolerance: "Tolerance", read_model: ReadModel
-) -> Source:
+    source: PushSource, files: Sequence[Path], tolerance: "Tolerance", read_model: ReadModel
+) -> PushSource:
     """The source with these cases beside those that it has; `Invalid` when a file is none."""
     from serve.tensors.contracts import MOST_BYTES, Contract, cases_from_npz, write_contract
 
@@ -37,12 +37,12 @@ def with_golden(
                 why=str(error),
                 try_this="np.savez(FILE, **{'input/x': x, 'output/y': y})",
             ) from error
-    written = [Piece(path, data) for path, data in write_contract(cases).items()]
+    written = [UploadPiece(path, data) for path, data in write_contract(cases).items()]
     kept = [piece for piece in source.pieces if piece.path not in own]
     return replace(source, pieces=(*kept, *written))
 
 
-def data_of(piece: Piece) -> bytes:
+def data_of(piece: UploadPiece) -> bytes:
     """The bytes of a small piece."""
     from serve.tensors.contracts import MOST_BYTES
 
@@ -51,7 +51,7 @@ def data_of(piece: Piece) -> bytes:
     return read_small(piece.origin, MOST_BYTES)
 
 
-def _names(source: Source, read_model: ReadModel) -> tuple[Collection[str], Collection[str]]:
+def _names(source: PushSource, read_model: ReadModel) -> tuple[Collection[str], Collection[str]]:
     """The names of inputs and outputs, from config.pbtxt or else from the model itself."""
     from serve.triton.config import parse
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve.cli.asked import Asked, parse_asked
+from serve.cli.asked import ModelReference, parse_asked
 from serve.cli.client import AdminClient, connect, segment
 from serve.cli.credentials import api_key
 from serve.cli.options import AdminUrl, AsJson, GrpcUrl, KeyFile, Url
@@ -15,8 +15,8 @@ from serve.cli.server import data_urls, using
 from serve.core.errors import ServegateError
 
 if TYPE_CHECKING:
-    from serve.cli.answers import Line, Tally
-    from serve.cli.callers import Answer, Caller
+    from serve.cli.answers import AnswerLine, CallTally
+    from serve.cli.callers import Answer, DataPortCaller
     from serve.cli.inputs import Inputs
     from serve.tensors.metadata import TensorSpec
 
@@ -69,7 +69,7 @@ def infer(
 
     asked = parse_asked(name)
     key = api_key(key_file)
-    recorded = Recorded(connect(admin_url, key_file, timeout=5.0), asked.model)
+    recorded = RecordedModel(connect(admin_url, key_file, timeout=5.0), asked.model)
     (http_url, grpc_target), source = data_urls(url, grpc_url)
     if source:
         say(using(http_url, source))
@@ -81,17 +81,17 @@ def infer(
                 answer, tally = _call(caller, asked, ready, repeat)
         else:
             answer, tally = _call(http, asked, ready, repeat)
-    reading = answers.Reading(top_k, recorded.labels(), metadata.outputs)
+    reading = answers.OutputReading(top_k, recorded.labels(), metadata.outputs)
     if json:
         document = answers.document(asked.model, answer, reading)
         as_json(document | ({"repeat": tally.document()} if repeat > 1 else {}))
         return
     _print(answers.lines(asked.model, answer, reading, blocks=_has_blocks()))
     if repeat > 1:
-        _print([answers.Line(tally.line())])
+        _print([answers.AnswerLine(tally.line())])
 
 
-class Recorded:
+class RecordedModel:
     """What the control plane knows of a model; asked once, and only when it is needed."""
 
     def __init__(self, admin: AdminClient, model: str) -> None:
@@ -121,35 +121,37 @@ class Recorded:
 
 def _read(
     texts: Sequence[str],
-    asked: Asked,
+    asked: ModelReference,
     wanted: "Mapping[str, TensorSpec]",
-    recorded: Recorded,
+    recorded: RecordedModel,
     batch: int | None,
 ) -> "Inputs":
     """The inputs, ready to send; what people should know about them is said."""
     import numpy as np
 
-    from serve.cli.inputs import Reader
+    from serve.cli.inputs import InputReader
 
-    reader = Reader(asked.model, wanted, recorded.preprocessing, np.random.default_rng())
+    reader = InputReader(asked.model, wanted, recorded.preprocessing, np.random.default_rng())
     ready = reader.read(texts, batch)
     for note in ready.notes:
         say(note)
     return ready
 
 
-def _call(caller: "Caller", asked: Asked, ready: "Inputs", times: int) -> "tuple[Answer, Tally]":
+def _call(
+    caller: "DataPortCaller", asked: ModelReference, ready: "Inputs", times: int
+) -> "tuple[Answer, CallTally]":
     """The same call `times` times: the last answer, and a tally of all."""
-    from serve.cli.answers import Tally
+    from serve.cli.answers import CallTally
 
     calls = []
     for _ in range(times):
         answer = caller.infer(asked, ready.tensors, ready.datatypes)
         calls.append((answer.version, answer.milliseconds))
-    return answer, Tally.of(calls)
+    return answer, CallTally.of(calls)
 
 
-def _print(lines: "Iterable[Line]") -> None:
+def _print(lines: "Iterable[AnswerLine]") -> None:
     """On a terminal with bars, in colour unless NO_COLOR is set; as plain text elsewhere."""
     from rich.console import Console
     from rich.text import Text

@@ -26,29 +26,38 @@ from typing import Any
 import numpy as np
 
 from serve.core.errors import Invalid
-from serve.tensors.input_forms import RAW, WHOLE, Form, Given, Inputs, Named, described, read_given
+from serve.tensors.input_forms import (
+    RAW,
+    WHOLE,
+    GivenInput,
+    InputForm,
+    Inputs,
+    Named,
+    described,
+    read_given,
+)
 from serve.tensors.metadata import TensorSpec
 
-__all__ = ["RANDOM", "Inputs", "Reader"]
+__all__ = ["RANDOM", "InputReader", "Inputs"]
 
 RANDOM = "random"
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-_OTHERS: Mapping[str, Form] = MappingProxyType(
+_OTHERS: Mapping[str, InputForm] = MappingProxyType(
     {
-        ".npy": Form.NPY,
-        ".npz": Form.NPZ,
-        ".json": Form.JSON,
-        ".csv": Form.CSV,
-        ".txt": Form.TEXT,
+        ".npy": InputForm.NPY,
+        ".npz": InputForm.NPZ,
+        ".json": InputForm.JSON,
+        ".csv": InputForm.CSV,
+        ".txt": InputForm.TEXT,
     }
 )
-_SUFFIXES = MappingProxyType(dict.fromkeys(IMAGES, Form.IMAGE) | dict(_OTHERS))
+_SUFFIXES = MappingProxyType(dict.fromkeys(IMAGES, InputForm.IMAGE) | dict(_OTHERS))
 _WORDS = "NAME=@FILE (picture, .npy, .npz, .json, .csv, .txt), NAME=random, @FILE, or random"
 _MOST = 8 << 30  # bytes: the file lies on the caller's own machine
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class InputReader:
     """Reads the texts for one model. `preprocessing` fetches its record when something needs it."""
 
     model: str
@@ -85,10 +94,10 @@ class Reader:
 def given_of(text: str) -> Named:
     """What one text gives, and for which input; the name is empty where it says none."""
     if text == RANDOM:
-        return "", Given(Form.RANDOM)
+        return "", GivenInput(InputForm.RANDOM)
     name, source = _split(text)
     if source == RANDOM:
-        return name, Given(Form.RANDOM)
+        return name, GivenInput(InputForm.RANDOM)
     path = Path(source)
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
@@ -96,7 +105,7 @@ def given_of(text: str) -> Named:
             f"--input {text}: unknown file type '{suffix or path.name}'",
             try_this=f"{', '.join(_OTHERS)}, or a picture ({', '.join(IMAGES)})",
         )
-    return name, Given(_SUFFIXES[suffix], _content(path), str(path))
+    return name, GivenInput(_SUFFIXES[suffix], _content(path), str(path))
 
 
 def _split(text: str) -> tuple[str, str]:

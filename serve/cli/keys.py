@@ -31,7 +31,7 @@ State = Annotated[
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-class Keys(Protocol):
+class KeyStore(Protocol):
     """Where keys are: behind the admin API, or in the store of a gateway that stands still."""
 
     def all(self) -> list[dict[str, Any]]:
@@ -184,20 +184,20 @@ class Remote:
         return f"<Remote keys of {self._admin!r}>"
 
     def all(self) -> list[dict[str, Any]]:
-        """See `Keys`."""
+        """See `KeyStore`."""
         found: list[dict[str, Any]] = self._admin.get("/api/keys")
         return found
 
     def create(
         self, role: Role, models: list[str], expires_in: float | None, note: str
     ) -> dict[str, Any]:
-        """See `Keys`."""
+        """See `KeyStore`."""
         body = {"role": role.value, "models": models, "expires_in": expires_in, "note": note}
         made: dict[str, Any] = self._admin.post("/api/keys", body)
         return made
 
     def revoke(self, identity: str) -> dict[str, Any]:
-        """See `Keys`."""
+        """See `KeyStore`."""
         answer: dict[str, Any] = self._admin.delete(f"/api/keys/{segment(identity)}")
         return answer
 
@@ -205,7 +205,7 @@ class Remote:
 @contextlib.contextmanager
 def _keys(
     state: str | None, url: str | None, key_file: Path | None, reason: str
-) -> Iterator[tuple[Keys, str]]:
+) -> Iterator[tuple[KeyStore, str]]:
     """The keys, and the store's folder when they are in the store of a gateway that stands still.
 
     Only where no setting names an address: another machine's gateway has no store here.
@@ -233,7 +233,7 @@ def _silence(admin: AdminClient) -> NoControl | None:
 
 
 @contextlib.contextmanager
-def _at_rest(settings: Settings, silence: NoControl, reason: str) -> Iterator[Keys]:
+def _at_rest(settings: Settings, silence: NoControl, reason: str) -> Iterator[KeyStore]:
     from serve.app.offline import keys_at_rest  # SQL takes a while to import
 
     with contextlib.ExitStack() as stack:

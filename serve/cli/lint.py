@@ -12,9 +12,9 @@ from serve.cli.output import as_json, say, table
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from serve.core.versions import File
+    from serve.core.versions import VersionFile
     from serve.triton.layout import ModelFolder
-    from serve.triton.lint import Diagnosis, Subject
+    from serve.triton.lint import Diagnosis, LintSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ async def _examine_file(path: Path) -> Examined:
     from serve.conversion.model_reader import read_model
     from serve.triton.config import parse
     from serve.triton.config_generation import generate
-    from serve.triton.lint import Subject
+    from serve.triton.lint import LintSubject
     from serve.triton.lint import lint as diagnose
 
     name = path.stem
@@ -110,15 +110,15 @@ async def _examine_file(path: Path) -> Examined:
     except Invalid as error:
         return Examined(name, 1, (_unreadable(error),))
     files = _files(path, signature.facts["external_data"])
-    return Examined(name, 1, diagnose(Subject(name, config, files, signature)))
+    return Examined(name, 1, diagnose(LintSubject(name, config, files, signature)))
 
 
-def _files(path: Path, others: Iterable[str]) -> "tuple[File, ...]":
+def _files(path: Path, others: Iterable[str]) -> "tuple[VersionFile, ...]":
     """The file as a version would hold it, with the files of weights that lie beside it."""
-    from serve.core.versions import File
+    from serve.core.versions import VersionFile
 
     beside = [name for name in others if (path.parent / name).is_file()]
-    return tuple(File(f"1/{name}", 0, "") for name in ("model.onnx", *beside))
+    return tuple(VersionFile(f"1/{name}", 0, "") for name in ("model.onnx", *beside))
 
 
 async def _examine_version(folder: Path, version: int) -> Examined:
@@ -159,7 +159,7 @@ def _unreadable(error: Invalid) -> "Diagnosis":
     return Diagnosis("unreadable", Severity.ERROR, error.what, error.why or error.what, fix)
 
 
-def _code(subject: "Subject") -> "tuple[Diagnosis, ...]":
+def _code(subject: "LintSubject") -> "tuple[Diagnosis, ...]":
     """A warning when a push of this version needs the permission to bring code."""
     from serve.triton.config import parse
     from serve.triton.foreign_code import code_in

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.cli.onnx_file import ReadModel, read_onnx_file
-from serve.cli.pieces import Source, read_small
+from serve.cli.pieces import PushSource, read_small
 from serve.core.errors import Invalid
 
 MLMODEL = "MLmodel"
@@ -29,7 +29,7 @@ _WAYS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Flavours:
+class MlflowFlavours:
     """What an `MLmodel` file says. `model_file` is that of the ONNX flavour, empty without one."""
 
     names: tuple[str, ...]
@@ -44,8 +44,8 @@ class Flavours:
 
 
 def read_mlflow_folder(
-    folder: Path, flavours: Flavours, name: str, read_model: ReadModel
-) -> Source:
+    folder: Path, flavours: MlflowFlavours, name: str, read_model: ReadModel
+) -> PushSource:
     """The folder's ONNX file; `Invalid` when it lies elsewhere or is no model."""
     path = (folder / flavours.model_file).resolve()
     if not path.is_relative_to(folder.resolve()):
@@ -57,7 +57,7 @@ def read_mlflow_folder(
     )
 
 
-def read_flavours(folder: Path) -> Flavours:
+def read_flavours(folder: Path) -> MlflowFlavours:
     """Read `MLmodel`; `Invalid` when it is not what MLflow writes."""
     import yaml
 
@@ -75,10 +75,10 @@ def read_flavours(folder: Path) -> Flavours:
             f"{path} is not a valid MLmodel file", why="it is nested too deeply"
         ) from error
     version = _text(page.get("mlflow_version"))
-    return Flavours(names, model_file, MappingProxyType(dict(_tags(page))), version)
+    return MlflowFlavours(names, model_file, MappingProxyType(dict(_tags(page))), version)
 
 
-def refused(folder: Path, flavours: Flavours) -> Invalid:
+def refused(folder: Path, flavours: MlflowFlavours) -> Invalid:
     """Why a model of these flavours cannot be pushed, and what can be done about it."""
     names = ", ".join(flavours.names) or "none"
     way = next((_WAYS[name] for name in flavours.names if name in _WAYS), "")

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
-from serve.cli.pieces import Piece, Source, unreadable
+from serve.cli.pieces import PushSource, UploadPiece, unreadable
 from serve.core.errors import Invalid
 from serve.core.versions import CONFIG
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
-ReadModel = Callable[[Path], Signature]
+ReadModel = Callable[[Path], ModelSignature]
 MODEL = "1/model.onnx"
 
 
-def read_onnx_file(path: Path, name: str, read_model: ReadModel) -> Source:
+def read_onnx_file(path: Path, name: str, read_model: ReadModel) -> PushSource:
     """The file as version 1 of model `name`; `Invalid` when it is no model, or lacks its data."""
     from serve.triton.config_generation import generate
 
@@ -22,15 +22,15 @@ def read_onnx_file(path: Path, name: str, read_model: ReadModel) -> Source:
     notes = ["generated config.pbtxt from the model's inputs and outputs"]
     if beside:
         notes.append(f"included external data: {', '.join(piece.path[2:] for piece in beside[:5])}")
-    return Source(
+    return PushSource(
         "onnx",
         path.name,
-        (Piece(CONFIG, text.encode()), Piece(MODEL, path.resolve()), *beside),
+        (UploadPiece(CONFIG, text.encode()), UploadPiece(MODEL, path.resolve()), *beside),
         tuple(notes),
     )
 
 
-def external_data(path: Path, signature: Signature) -> tuple[Piece, ...]:
+def external_data(path: Path, signature: ModelSignature) -> tuple[UploadPiece, ...]:
     """The files beside `path` in which the model keeps tensors, each once."""
     named = signature.facts.get("external_data") or ()
     return tuple(_beside(path, each) for each in sorted({str(each) for each in _listed(named)}))
@@ -40,7 +40,7 @@ def _listed(named: object) -> Sequence[object]:
     return named if isinstance(named, list | tuple) else ()
 
 
-def _beside(path: Path, name: str) -> Piece:
+def _beside(path: Path, name: str) -> UploadPiece:
     inner = PurePosixPath(name)
     if inner.is_absolute() or ".." in inner.parts:
         raise Invalid(f"{path.name} keeps data in '{name}', which is outside its folder")
@@ -51,4 +51,4 @@ def _beside(path: Path, name: str) -> Piece:
         raise unreadable(file, error) from error
     if not real.is_relative_to(path.parent.resolve()) or not real.is_file():
         raise Invalid(f"{path.name} keeps data in '{name}', which is not a file in its folder")
-    return Piece(f"1/{inner}", real)
+    return UploadPiece(f"1/{inner}", real)

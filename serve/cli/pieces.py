@@ -11,7 +11,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class UploadPiece:
     """One file: its path in the upload, and the file on this machine or its bytes themselves."""
 
     path: str
@@ -19,7 +19,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PushSource:
     """What is pushed: its files, and where they come from.
 
     `notes` are for people: what was chosen, generated or left out. `tags` and `tools` (names and
@@ -28,12 +28,12 @@ class Source:
 
     kind: str
     name: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[UploadPiece, ...]
     notes: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=lambda: _NONE)
     tools: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
-    def find(self, path: str) -> Piece | None:
+    def find(self, path: str) -> UploadPiece | None:
         """The piece with this path."""
         return next((piece for piece in self.pieces if piece.path == path), None)
 

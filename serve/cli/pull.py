@@ -16,9 +16,9 @@ from typing import BinaryIO
 from serve.cli.channel import Away, Channel
 from serve.cli.client import AdminClient, segment
 from serve.cli.pieces import unreadable
-from serve.cli.talk import Talk, stage
+from serve.cli.talk import CommandTalk, stage
 from serve.core.errors import Conflict, DigestMismatch
-from serve.core.versions import File, check_files
+from serve.core.versions import VersionFile, check_files
 
 _AT_ONCE = 4
 
@@ -26,7 +26,7 @@ _AT_ONCE = 4
 class Pulling:
     """The files of one version on their way into a folder."""
 
-    def __init__(self, admin: AdminClient, talk: Talk, *, path: str, folder: Path) -> None:
+    def __init__(self, admin: AdminClient, talk: CommandTalk, *, path: str, folder: Path) -> None:
         self._admin = admin
         self._talk = talk
         self._path = path
@@ -35,14 +35,14 @@ class Pulling:
     def __repr__(self) -> str:
         return f"<Pulling {self._path} into {self._folder}>"
 
-    def lacking(self, files: Sequence[File]) -> tuple[File, ...]:
+    def lacking(self, files: Sequence[VersionFile]) -> tuple[VersionFile, ...]:
         """The files that are not there yet; `Conflict` for one that is there and differs.
 
         `Invalid` for files that the gateway should not have: their paths could lead anywhere.
         """
         return tuple(file for file in check_files(files) if not self._is_there(file))
 
-    def _is_there(self, file: File) -> bool:
+    def _is_there(self, file: VersionFile) -> bool:
         target = self._folder / file.path
         try:
             if not target.exists():
@@ -57,7 +57,7 @@ class Pulling:
             )
         return True
 
-    async def run(self, files: Sequence[File]) -> None:
+    async def run(self, files: Sequence[VersionFile]) -> None:
         """Bring these files, several at a time; `DigestMismatch` when one is not what it was."""
         todo = iter(sorted(files, key=lambda file: -file.size))
         async with self._admin.asynchronous() as client:
@@ -67,7 +67,7 @@ class Pulling:
                     for _ in range(min(_AT_ONCE, len(files))):
                         group.create_task(self._work(channel, todo))
 
-    async def _work(self, channel: Channel, todo: Iterator[File]) -> None:
+    async def _work(self, channel: Channel, todo: Iterator[VersionFile]) -> None:
         for file in todo:
             try:
                 async for attempt in channel.patience.tries():
@@ -76,7 +76,7 @@ class Pulling:
             except Away as away:
                 raise away.error from away
 
-    async def _bring(self, channel: Channel, file: File) -> None:
+    async def _bring(self, channel: Channel, file: VersionFile) -> None:
         parts = "/".join(segment(part) for part in file.path.split("/"))
         with _draft(self._folder / file.path) as opened:
             found = await channel.download(f"{self._path}/files/{parts}", opened)

@@ -21,7 +21,7 @@ from serve.core.names import check_label
 
 if TYPE_CHECKING:
     from serve.tensors.expected_outputs import Tolerance
-    from serve.tensors.signature import Signature
+    from serve.tensors.signature import ModelSignature
 
 _COMMIT = re.compile(r"^[0-9a-f]{7,64}(-dirty)?\Z")
 _WAIT = 900.0  # seconds
@@ -163,13 +163,13 @@ def push(
     from serve.cli.endings import report_end
     from serve.cli.golden import with_golden
     from serve.cli.push_convert import converted
-    from serve.cli.push_steps import Pushing, Wish
+    from serve.cli.push_steps import Pushing, PushRequest
     from serve.cli.sources import convertible
     from serve.cli.talk import talk
 
     pushing = Pushing(connect(admin_url, key_file, reason=reason), talk(json=json), model=name)
     with report_end(pushing.talk, pushing.stopped), contextlib.ExitStack() as kept:
-        wish = Wish(
+        wish = PushRequest(
             labels=tuple(check_label(label) for label in labels or ()),
             live=live,
             again=again,
@@ -211,7 +211,7 @@ def push(
         _print(result, name)
 
 
-def read_model(path: Path) -> "Signature":
+def read_model(path: Path) -> "ModelSignature":
     """What a model file says of itself; read in a child process, under limits."""
     from serve.conversion.model_reader import read_model
 

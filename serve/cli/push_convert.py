@@ -9,22 +9,27 @@ from typing import TYPE_CHECKING
 
 from serve.cli.conversion import Converting, show, workplace
 from serve.cli.mlflow_folder import MLMODEL, read_flavours
-from serve.cli.pieces import Source
+from serve.cli.pieces import PushSource
 from serve.cli.triton_folder import read_triton_folder
 
 if TYPE_CHECKING:
-    from serve.cli.talk import Talk
-    from serve.conversion.limits import Limits
-    from serve.conversion.report import Report
-    from serve.conversion.request import Request
+    from serve.cli.talk import CommandTalk
+    from serve.conversion.limits import ConversionLimits
+    from serve.conversion.report import ConversionReport
+    from serve.conversion.request import ConversionRequest
 
 _TOOLS = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime")  # that made the model
 
 
 @contextmanager
 def converted(
-    request: "Request", path: Path, name: str, *, talk: "Talk", limits: "Limits"
-) -> Iterator[Source]:
+    request: "ConversionRequest",
+    path: Path,
+    name: str,
+    *,
+    talk: "CommandTalk",
+    limits: "ConversionLimits",
+) -> Iterator[PushSource]:
     """The entry of the converted model as a source, whose files are there within the context.
 
     `path` is what was asked to be pushed; `request.source` lies there. Contract and report are
@@ -46,7 +51,7 @@ def converted(
         )
 
 
-def _tools(report: "Report") -> Mapping[str, str]:
+def _tools(report: "ConversionReport") -> Mapping[str, str]:
     versions = report.versions
     plain = {"tensorflow": versions.get("tensorflow-cpu", ""), **versions}
     return MappingProxyType({name: plain[name] for name in _TOOLS if plain.get(name)})

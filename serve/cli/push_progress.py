@@ -19,7 +19,7 @@ from typing import Any
 
 from serve.cli.channel import Channel
 from serve.cli.client import segment
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.core.errors import (
     CheckFailed,
     Conflict,
@@ -28,18 +28,24 @@ from serve.core.errors import (
     ServegateError,
     TrialFailed,
 )
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 _LOOKS = 4  # in a row that must say that it does not move: a load may be tried again
 _OURS = "an error in Servegate"
 ASLEEP = "asleep"
-_GONE = (State.RETIRED, State.REMOVED)
-_CALLABLE = (State.READY, State.SERVING)
-_MOVING = (State.UPLOADED, State.CHECKED, State.PUBLISHED, State.LOADING, State.READY)
+_GONE = (VersionState.RETIRED, VersionState.REMOVED)
+_CALLABLE = (VersionState.READY, VersionState.SERVING)
+_MOVING = (
+    VersionState.UPLOADED,
+    VersionState.CHECKED,
+    VersionState.PUBLISHED,
+    VersionState.LOADING,
+    VersionState.READY,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VersionProgress:
     """How far a version has come. `replicas` of `wanted` serve it; `why` says what it waits for."""
 
     state: str
@@ -52,7 +58,9 @@ class Standing:
         """Whether there is nothing more to wait for."""
         if self.state == ASLEEP:
             return True
-        return self.state == State.READY and self.replicas >= self.wanted > 0 and not self.why
+        return (
+            self.state == VersionState.READY and self.replicas >= self.wanted > 0 and not self.why
+        )
 
     def __str__(self) -> str:
         """For people: `loading (1 of 2 replicas): why`."""
@@ -66,28 +74,28 @@ def standing(
     record: Mapping[str, Any],
     model: Mapping[str, Any] | None,
     replicas: Sequence[Mapping[str, Any]],
-) -> Standing:
+) -> VersionProgress:
     """What record, model (None: not there yet) and replicas together say; errors for a dead end."""
     recorded, number, reason = record["recorded"], record["version"], record["reason"]
-    if recorded == State.FAILED:
+    if recorded == VersionState.FAILED:
         raise failure(record)
     if recorded in _GONE:
         raise Conflict(f"version {number} of model '{record['model']}' is {recorded}", why=reason)
-    if recorded != State.PUBLISHED or model is None:
-        return Standing(recorded, why=reason)
+    if recorded != VersionState.PUBLISHED or model is None:
+        return VersionProgress(recorded, why=reason)
     if record["state"] == ASLEEP:
-        return Standing(ASLEEP, why=_pending(record))
+        return VersionProgress(ASLEEP, why=_pending(record))
     pool = model["pool"]
     pools = model.get("pools", [pool])  # an older control plane knows no groups
     alive = {one["name"] for one in replicas if one["pool"] in pools and one["state"] == "up"}
     holding = len(alive.intersection(record["replicas"]))
-    if record["state"] not in (State.LOADING, *_CALLABLE):  # failed, or not wanted
-        return Standing(record["state"], holding, len(alive), reason)
+    if record["state"] not in (VersionState.LOADING, *_CALLABLE):  # failed, or not wanted
+        return VersionProgress(record["state"], holding, len(alive), reason)
     if not alive:
-        return Standing(State.LOADING, why=f"no replica of pool '{pool}' is up")
+        return VersionProgress(VersionState.LOADING, why=f"no replica of pool '{pool}' is up")
     if holding < len(alive):
-        return Standing(State.LOADING, holding, len(alive), reason)
-    return Standing(State.READY, holding, len(alive), _pending(record))
+        return VersionProgress(VersionState.LOADING, holding, len(alive), reason)
+    return VersionProgress(VersionState.READY, holding, len(alive), _pending(record))
 
 
 def failure(record: Mapping[str, Any]) -> ServegateError:
@@ -135,23 +143,23 @@ def _pending(record: Mapping[str, Any]) -> str:
     return f"{' and '.join(waiting)} not set yet{reason}"
 
 
-class Following:
+class VersionFollower:
     """Looks at one version again and again, every `pause` seconds."""
 
     def __init__(
-        self, channel: Channel, talk: Talk, *, model: str, number: int, pause: float = 0.5
+        self, channel: Channel, talk: CommandTalk, *, model: str, number: int, pause: float = 0.5
     ) -> None:
         self._channel = channel
         self._talk = talk
         self._model = model
         self._number = number
         self._pause = pause
-        self._told: Standing | None = None
+        self._told: VersionProgress | None = None
 
     def __repr__(self) -> str:
-        return f"<Following {self._model}@{self._number}: {self._told}>"
+        return f"<VersionFollower {self._model}@{self._number}: {self._told}>"
 
-    async def until_ready(self, within: float) -> tuple[Standing, Mapping[str, Any]]:
+    async def until_ready(self, within: float) -> tuple[VersionProgress, Mapping[str, Any]]:
         """Where it stands in the end, and the model.
 
         `CheckFailed`, `TrialFailed`, `LoadFailed` when it comes to nothing; `DeadlineExceeded`
@@ -167,7 +175,7 @@ class Following:
                 try_this=f"servegate model show {self._model}@{self._number}; publishing continues",
             ) from error
 
-    async def _follow(self) -> tuple[Standing, Mapping[str, Any]]:
+    async def _follow(self) -> tuple[VersionProgress, Mapping[str, Any]]:
         stuck = 0
         while True:
             now, model = await self.look()
@@ -179,12 +187,12 @@ class Following:
                 return now, model
             await asyncio.sleep(self._pause)
 
-    async def look(self) -> tuple[Standing, Mapping[str, Any]]:
+    async def look(self) -> tuple[VersionProgress, Mapping[str, Any]]:
         """Where it stands now, and the model; the model is empty before it is published."""
         path = f"/api/models/{segment(self._model)}"
         record = await self._channel.ask("GET", f"{path}/versions/{self._number}")
         try:
-            if record["recorded"] != State.PUBLISHED:
+            if record["recorded"] != VersionState.PUBLISHED:
                 return standing(record, None, ()), {}
             model = await self._channel.ask("GET", path)
             replicas = await self._channel.ask("GET", "/api/replicas")
@@ -192,7 +200,7 @@ class Following:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._channel.stranger(f"its response lacks {error}") from error
 
-    def _tell(self, now: Standing) -> None:
+    def _tell(self, now: VersionProgress) -> None:
         if now == self._told:
             return
         self._told = now

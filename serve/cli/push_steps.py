@@ -12,17 +12,17 @@ from serve.cli.client import AdminClient
 from serve.cli.digests import Blob, digest, size_of
 from serve.cli.dry_run import ask_known, findings, plan
 from serve.cli.onnx_file import ReadModel
-from serve.cli.pieces import Source
-from serve.cli.push_progress import Following, conclusion
+from serve.cli.pieces import PushSource
+from serve.cli.push_progress import VersionFollower, conclusion
 from serve.cli.sources import open_source
-from serve.cli.talk import Talk, amount, stage
-from serve.cli.uploads import Committed, Uploading
+from serve.cli.talk import CommandTalk, amount, stage
+from serve.cli.uploads import CommittedVersion, Uploading
 from serve.core.errors import CheckFailed
 from serve.core.versions import check_files, content_digest
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PushRequest:
     """What is wanted beyond being published. `wait` is seconds, None for not waiting."""
 
     labels: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Wish:
     tags: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     wait: float | None = None
 
-    def ask(self, source: Source) -> dict[str, Any]:
+    def ask(self, source: PushSource) -> dict[str, Any]:
         """The body of the commit."""
         return {
             "labels": list(self.labels),
@@ -48,31 +48,31 @@ class Wish:
 class Pushing:
     """One push of one model. `committed` is None until the gateway has given it a number."""
 
-    def __init__(self, admin: AdminClient, talk: Talk, *, model: str) -> None:
+    def __init__(self, admin: AdminClient, talk: CommandTalk, *, model: str) -> None:
         self._admin = admin
         self._model = model
         self.talk = talk
-        self.committed: Committed | None = None
+        self.committed: CommittedVersion | None = None
 
     def __repr__(self) -> str:
         return f"<Pushing {self._model}: {self.committed}>"
 
     def open(
         self, path: Path, read_model: ReadModel, *, version: int | None, is_converting: bool
-    ) -> Source:
+    ) -> PushSource:
         """What lies at the path; `Invalid` says why it cannot be pushed."""
         source = open_source(path, self._model, read_model=read_model, version=version)
         if is_converting:
             self.talk.tell("note", "--convert is ignored: the model needs no conversion")
         return self.take(source)
 
-    def take(self, source: Source) -> Source:
+    def take(self, source: PushSource) -> PushSource:
         """A source that is open already; its notes are told."""
         for note in source.notes:
             self.talk.tell("note", note)
         return source
 
-    def take_digests(self, source: Source) -> tuple[Blob, ...]:
+    def take_digests(self, source: PushSource) -> tuple[Blob, ...]:
         """The source's files with digests, checked as the gateway checks them; `Invalid`."""
         total = size_of(source.pieces)
         with stage(self.talk, "hashing", total):
@@ -83,7 +83,7 @@ class Pushing:
         return blobs
 
     def rehearse(
-        self, source: Source, blobs: tuple[Blob, ...], read_model: ReadModel
+        self, source: PushSource, blobs: tuple[Blob, ...], read_model: ReadModel
     ) -> dict[str, Any]:
         """What `run` would do, without doing it; `CheckFailed` for what lint does not let pass."""
         known = ask_known(self._admin, self._model, blobs)
@@ -104,7 +104,9 @@ class Pushing:
             ],
         }
 
-    async def run(self, source: Source, blobs: tuple[Blob, ...], wish: Wish) -> dict[str, Any]:
+    async def run(
+        self, source: PushSource, blobs: tuple[Blob, ...], wish: PushRequest
+    ) -> dict[str, Any]:
         """Upload, commit and follow as far as it is wished; what there is to tell programs."""
         async with self._admin.asynchronous() as client:
             channel = Channel(client, self.talk)
@@ -140,7 +142,7 @@ class Pushing:
         return f"stopped; the publication of version {number} continues; to see its state: {look}"
 
     async def _follow(self, channel: Channel, number: int, within: float) -> dict[str, Any]:
-        following = Following(channel, self.talk, model=self._model, number=number)
+        following = VersionFollower(channel, self.talk, model=self._model, number=number)
         standing, model = await following.until_ready(within)
         self.talk.tell("note", conclusion(model, number, standing.replicas))
         return {"state": standing.state, "replicas": standing.replicas}
@@ -155,7 +157,7 @@ class Pushing:
         if uploading.sent:
             self.talk.tell("sent", text, sent=uploading.sent)
 
-    def _tell_committed(self, committed: Committed) -> None:
+    def _tell_committed(self, committed: CommittedVersion) -> None:
         name = f"version {committed.version}"
         text = f"created {name} of {self._model}"
         if not committed.created:

@@ -29,7 +29,7 @@ _DATA = ("gateway", "http_port", "grpc_port", "metrics_port", "host", "tls_cert"
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class AdminServer:
     """An admin API. `source` says which setting named it; empty where a flag or variable did.
 
     `gateway` is the id of the gateway that must answer before anything is changed, empty for any;
@@ -42,21 +42,21 @@ class Server:
     folder: str = ""
 
 
-def admin_server(flag: str | None, *, state: str | None = None) -> Server:
+def admin_server(flag: str | None, *, state: str | None = None) -> AdminServer:
     """The admin API of a command. `state` is the command's own flag for the state folder."""
     if flag is not None:
-        return Server(flag)
+        return AdminServer(flag)
     variable = os.environ.get(VARIABLE, "")
     try:
         explained = load({"state": state}, os.environ, Path.cwd())
     except ServegateError:
         if variable:  # it says enough, and the check below is only a second look
-            return Server(variable)
+            return AdminServer(variable)
         raise
     settings = explained.settings
     url = settings.admin_url or settings.control_url
     source = "" if variable else _source(explained, _ADMIN)
-    return Server(url, source, known_gateway(settings), str(settings.state_path))
+    return AdminServer(url, source, known_gateway(settings), str(settings.state_path))
 
 
 def data_urls(*flags: str | None) -> tuple[tuple[str, ...], str]:
@@ -72,7 +72,7 @@ def data_urls(*flags: str | None) -> tuple[tuple[str, ...], str]:
     return tuple(urls), _source(explained, _DATA)
 
 
-def announced(server: Server) -> Server:
+def announced(server: AdminServer) -> AdminServer:
     """Print the server now, for a command that connects to it several times."""
     if server.source:
         say(using(server.url, server.source))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from serve.cli.mlflow_folder import MLMODEL, read_flavours, read_mlflow_folder, refused
 from serve.cli.onnx_file import ReadModel, read_onnx_file
-from serve.cli.pieces import Source
+from serve.cli.pieces import PushSource
 from serve.cli.triton_folder import read_triton_folder
 from serve.core.errors import Invalid
 from serve.core.names import check_model_name
@@ -26,7 +26,7 @@ _BARE = frozenset({".plan", ".engine", ".pt", ".pth", ".xml", ".pb"})
 
 def open_source(
     path: Path, name: str, *, read_model: ReadModel, version: int | None = None
-) -> Source:
+) -> PushSource:
     """What lies at `path`, as version of model `name`; `Invalid` says why it cannot be pushed."""
     check_model_name(name)
     if not path.exists():
@@ -48,7 +48,7 @@ def open_source(
     return read_triton_folder(path, version)
 
 
-def _file(path: Path, name: str, read_model: ReadModel) -> Source:
+def _file(path: Path, name: str, read_model: ReadModel) -> PushSource:
     suffix = path.suffix.lower()
     if suffix == ".onnx":
         return read_onnx_file(path, name, read_model)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from serve.cli.output import say
-from serve.cli.talk import Bars, Events, Talk
+from serve.cli.talk import Bars, CommandTalk, JsonEvents
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 _EVERY = 3.0  # seconds between two lines of a log about one stage
@@ -22,9 +22,9 @@ _LAST = ("done", "failed")  # the command has a last word of its own
 
 
 @contextmanager
-def stages(talk: Talk) -> Iterator[OnEvent]:
+def stages(talk: CommandTalk) -> Iterator[OnEvent]:
     """What takes the events of a child; the line that moves is gone at the end."""
-    if isinstance(talk, Events):
+    if isinstance(talk, JsonEvents):
         yield lambda event: _tell(talk, event)
     elif isinstance(talk, Bars):
         moving = Moving()
@@ -33,16 +33,16 @@ def stages(talk: Talk) -> Iterator[OnEvent]:
         finally:
             moving.close()
     else:
-        yield Logged()
+        yield LoggedStages()
 
 
-def _tell(talk: Talk, event: Mapping[str, Any]) -> None:
+def _tell(talk: CommandTalk, event: Mapping[str, Any]) -> None:
     facts = {name: value for name, value in event.items() if name not in ("type", "text")}
     if event["type"] not in _LAST:
         talk.tell(str(event["type"]), str(event.get("text", "")), **facts)
 
 
-class Logged:
+class LoggedStages:
     """Lines for a log, each with the seconds since the first."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Logged:
         self._text = ""
 
     def __repr__(self) -> str:
-        return f"<Logged {self._text!r}>"
+        return f"<LoggedStages {self._text!r}>"
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         kind, text, now = event["type"], str(event.get("text", "")), self._now(event)

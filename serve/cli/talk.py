@@ -18,7 +18,7 @@ _EVERY = 3.0  # seconds between two lines
 _EVENTS_EVERY = 0.5
 
 
-class Talk(Protocol):
+class CommandTalk(Protocol):
     """One way to tell how far a command has come. `advance` may be called from any thread."""
 
     def tell(self, kind: str, text: str = "", **facts: Any) -> None:
@@ -76,7 +76,7 @@ class Meter:
         return text
 
 
-class Lines:
+class LogTalk:
     """For a log: sentences, and now and then a line that says how far a stage has come."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -104,7 +104,7 @@ class Lines:
         self._meter = None
 
 
-class Events:
+class JsonEvents:
     """For programs: one line of JSON per event on stdout, nothing else there."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -185,15 +185,15 @@ class Bars:
         self._task = None
 
 
-def talk(*, json: bool) -> Talk:
+def talk(*, json: bool) -> CommandTalk:
     """What fits where the command runs."""
     if json:
-        return Events()
-    return Bars() if sys.stderr.isatty() else Lines()
+        return JsonEvents()
+    return Bars() if sys.stderr.isatty() else LogTalk()
 
 
 @contextlib.contextmanager
-def stage(talk: Talk, name: str, total: int, done: int = 0) -> Iterator[None]:
+def stage(talk: CommandTalk, name: str, total: int, done: int = 0) -> Iterator[None]:
     """A stage, ended however it ends."""
     talk.begin(name, total, done)
     try:

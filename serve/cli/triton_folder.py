@@ -7,7 +7,7 @@ names is not part of what is pushed. Dot files and `__pycache__` are left out, a
 from collections.abc import Iterator
 from pathlib import Path
 
-from serve.cli.pieces import Piece, Source, read_small, unreadable
+from serve.cli.pieces import PushSource, UploadPiece, read_small, unreadable
 from serve.core.errors import Invalid
 from serve.core.versions import CONFIG, MOST_FILES
 from serve.triton.layout import ModelFolder
@@ -17,7 +17,7 @@ PLACEHOLDER = "placeholder"
 _MOST_NAMED = 5  # of the files that are left out
 
 
-def read_triton_folder(folder: Path, version: int | None = None) -> Source:
+def read_triton_folder(folder: Path, version: int | None = None) -> PushSource:
     """One version of the folder: the one that is asked for, else the highest.
 
     `Invalid` when there is no such version, or a file cannot be part of it.
@@ -43,7 +43,7 @@ def read_triton_folder(folder: Path, version: int | None = None) -> Source:
         named = ", ".join(walk.skipped[:_MOST_NAMED])
         rest = len(walk.skipped) - _MOST_NAMED
         notes.append(f"skipped: {named}" + (f" and {rest} more" if rest > 0 else ""))
-    return Source("triton", folder.resolve().name, tuple(pieces), tuple(notes))
+    return PushSource("triton", folder.resolve().name, tuple(pieces), tuple(notes))
 
 
 def versions_of(folder: Path) -> tuple[int, ...]:
@@ -63,7 +63,7 @@ class _Walk:
         self._leave_out = leave_out
         self.skipped: list[str] = []
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[UploadPiece]:
         """Every file that belongs to the version."""
         for count, piece in enumerate(self._below(self._folder, (self._root,))):
             if count == MOST_FILES:
@@ -73,7 +73,7 @@ class _Walk:
                 )
             yield piece
 
-    def _below(self, folder: Path, above: tuple[Path, ...]) -> Iterator[Piece]:
+    def _below(self, folder: Path, above: tuple[Path, ...]) -> Iterator[UploadPiece]:
         """`above` are the real folders on the way here, so that no link leads round in circles."""
         try:
             entries = sorted(folder.iterdir())
@@ -89,7 +89,7 @@ class _Walk:
             elif real.is_dir() and real not in above:
                 yield from self._below(entry, (*above, real))
             elif real.is_file():
-                yield Piece(path, real)
+                yield UploadPiece(path, real)
             else:
                 self.skipped.append(path)
 
@@ -110,7 +110,7 @@ class _Walk:
         return real
 
 
-def _placeholder(folder: Path, version: int) -> Piece:
+def _placeholder(folder: Path, version: int) -> UploadPiece:
     """What stands in the empty version folder of an ensemble; `Invalid` for other models."""
     from serve.triton.config import parse
 
@@ -121,7 +121,7 @@ def _placeholder(folder: Path, version: int) -> Piece:
             f"the version folder {folder / str(version)} is empty",
             try_this=f"put the model file there, for example {version}/model.onnx",
         )
-    return Piece(f"{version}/{PLACEHOLDER}", b"")
+    return UploadPiece(f"{version}/{PLACEHOLDER}", b"")
 
 
 def _no_version(folder: Path) -> Invalid:

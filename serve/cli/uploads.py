@@ -17,7 +17,7 @@ from serve.cli.blob_upload import Sending
 from serve.cli.channel import Channel
 from serve.cli.client import segment
 from serve.cli.digests import Blob
-from serve.cli.talk import Talk, amount, stage
+from serve.cli.talk import CommandTalk, amount, stage
 from serve.core.errors import Conflict, NotFound, first_of
 
 PIECE = 64 << 20  # bytes of one PATCH
@@ -26,7 +26,7 @@ _ROUNDS = 4  # how often an upload is begun
 _BEGIN_AGAIN = frozenset({"not_found", "unknown_upload", "conflict"})
 
 
-class Missing(NamedTuple):
+class BlobToSend(NamedTuple):
     """A blob that the gateway lacks, and the byte at which it goes on."""
 
     blob: Blob
@@ -38,7 +38,7 @@ class Begun:
     """An upload as the gateway sees it. `existing` is the version with this content, if any."""
 
     id: str
-    missing: tuple[Missing, ...]
+    missing: tuple[BlobToSend, ...]
     existing: int | None
 
     @property
@@ -48,7 +48,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedVersion:
     """What became of it: a new version, or the one that holds this content already."""
 
     version: int
@@ -62,7 +62,7 @@ class Uploading:
     def __init__(
         self,
         channel: Channel,
-        talk: Talk,
+        talk: CommandTalk,
         *,
         model: str,
         blobs: Sequence[Blob],
@@ -80,7 +80,7 @@ class Uploading:
     def __repr__(self) -> str:
         return f"<Uploading {self._model}: {self.sent} of {self.total} bytes sent>"
 
-    async def publish(self, ask: Mapping[str, Any]) -> Committed:
+    async def publish(self, ask: Mapping[str, Any]) -> CommittedVersion:
         """Send what is missing and commit it with `ask`; errors are those of the gateway."""
         for left in reversed(range(_ROUNDS)):
             begun = await self._begin()
@@ -98,7 +98,7 @@ class Uploading:
         page = await self._channel.ask("POST", "/api/uploads", body)
         try:
             missing = tuple(
-                Missing(self._blobs[each["sha256"]], int(each["offset"]))
+                BlobToSend(self._blobs[each["sha256"]], int(each["offset"]))
                 for each in page["missing"]
             )
             begun = Begun(str(page["id"]), missing, page["existing"])
@@ -115,11 +115,11 @@ class Uploading:
         there = amount(self.total - begun.lacking)
         return f"the gateway already has {there} of {amount(self.total)}"
 
-    async def _commit(self, identity: str, ask: Mapping[str, Any]) -> Committed:
+    async def _commit(self, identity: str, ask: Mapping[str, Any]) -> CommittedVersion:
         path = f"/api/uploads/{segment(identity)}/commit"
         page = await self._channel.ask("POST", path, dict(ask), repeat=not ask.get("again"))
         try:
-            return Committed(int(page["version"]), str(page["state"]), bool(page["created"]))
+            return CommittedVersion(int(page["version"]), str(page["state"]), bool(page["created"]))
         except (KeyError, TypeError, ValueError) as error:
             raise self._channel.stranger("its response to the commit is malformed") from error
 
@@ -136,7 +136,7 @@ class Uploading:
             except BaseExceptionGroup as errors:
                 raise first_of(errors) from errors
 
-    async def _work(self, identity: str, todo: Iterator[Missing]) -> None:
+    async def _work(self, identity: str, todo: Iterator[BlobToSend]) -> None:
         for blob, offset in todo:
             path = f"/api/uploads/{segment(identity)}/blobs/{blob.file.sha256}"
             sending = Sending(

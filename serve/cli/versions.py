@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from serve.cli.asked import Asked, parse_asked
+from serve.cli.asked import ModelReference, parse_asked
 from serve.cli.backup import Yes, require_yes
 from serve.cli.client import AdminClient, connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
 from serve.core.errors import Conflict, Invalid, NotFound, UnknownLabel, UnknownVersion
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 Which = Annotated[
     str, typer.Argument(metavar="NAME[@V|:label]", help="Version, by number or label.")
@@ -23,7 +23,7 @@ Which = Annotated[
 Exactly = Annotated[str, typer.Argument(metavar="NAME@V", help="Version, by number.")]
 
 
-def show_version(admin: AdminClient, asked: Asked, *, json: bool) -> None:
+def show_version(admin: AdminClient, asked: ModelReference, *, json: bool) -> None:
     """One version: where it comes from, what it is, and how far it has come."""
     number = number_of(admin, asked)
     try:
@@ -195,7 +195,7 @@ def collect_garbage(
     say(f"{'would free' if dry_run else 'freed'} {amount(found['bytes'])}")
 
 
-def number_of(admin: AdminClient, asked: Asked) -> int:
+def number_of(admin: AdminClient, asked: ModelReference) -> int:
     """The version that is meant: by number, by label, or else the newest."""
     if asked.selector.isdecimal():
         return int(asked.selector)
@@ -210,7 +210,7 @@ def number_of(admin: AdminClient, asked: Asked) -> int:
     return max(numbers)
 
 
-def called_number(admin: AdminClient, asked: Asked) -> int:
+def called_number(admin: AdminClient, asked: ModelReference) -> int:
     """The version that is meant: by number, by label, or else the one that gets most calls."""
     if asked.selector:
         return number_of(admin, asked)
@@ -258,17 +258,17 @@ def _size(file: Mapping[str, Any] | None) -> str:
     return "" if file is None else f"{file['size']} {file['sha256'][:12]}"
 
 
-def _files(page: Mapping[str, Any]) -> tuple[File, ...]:
+def _files(page: Mapping[str, Any]) -> tuple[VersionFile, ...]:
     """The files of a version; `Conflict` when there are none to fetch."""
     if not page["files"]:
         raise Conflict(
             f"version {page['version']} of model '{page['model']}' has no files to download",
             why=f"it is {page['state']}",
         )
-    return tuple(File(file["path"], file["size"], file["sha256"]) for file in page["files"])
+    return tuple(VersionFile(file["path"], file["size"], file["sha256"]) for file in page["files"])
 
 
-def _exactly(which: str) -> tuple[Asked, int]:
+def _exactly(which: str) -> tuple[ModelReference, int]:
     """A version by its number: what is changed for good is not named by a label that may move."""
     asked = parse_asked(which)
     if not asked.selector.isdecimal():

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.decisions import Decisions
-from serve.control.versions import Version
-from serve.core.versions import File, State
+from serve.control.versions import PublishedVersion
+from serve.core.versions import VersionFile, VersionState
 from serve.tensors.contracts import MOST_BYTES, Case, Contract
 
 CONTRACT = "contract"  # the kind of decision
@@ -33,7 +33,7 @@ class Added:
     name: str
     author: str
     at: float
-    files: tuple[File, ...]
+    files: tuple[VersionFile, ...]
 
     @property
     def size(self) -> int:
@@ -46,13 +46,13 @@ class Added:
         return page | {"files": [file.to_json() for file in self.files]}
 
 
-def added_of(decisions: Decisions, version: Version) -> tuple[Added, ...]:
+def added_of(decisions: Decisions, version: PublishedVersion) -> tuple[Added, ...]:
     """The cases that were added to a version, in their order."""
     body = decisions.entry(CONTRACT, version.key).body
     return _read(body) if body else ()
 
 
-def has_cases(decisions: Decisions, version: Version) -> bool:
+def has_cases(decisions: Decisions, version: PublishedVersion) -> bool:
     """Whether there is anything that a version must answer."""
     return version.has_contract or bool(added_of(decisions, version))
 
@@ -63,13 +63,13 @@ def blobs_of_cases(decisions: Decisions) -> frozenset[str]:
         file.sha256
         for versions in decisions.versions.values()
         for version in versions.values()
-        if version.state is not State.REMOVED
+        if version.state is not VersionState.REMOVED
         for one in added_of(decisions, version)
         for file in one.files
     )
 
 
-async def added_case(storage: Storage, added: Added) -> Case:
+async def added_case(storage: ArtifactStorage, added: Added) -> Case:
     """The arrays of an added case; `NotFound`, `Invalid`, `DigestMismatch`."""
     files = {file.path: await storage.read(file.sha256, most=MOST_BYTES) for file in added.files}
     contract = await asyncio.to_thread(Contract.read, files)
@@ -83,7 +83,7 @@ def _read(body: Mapping[str, Any]) -> tuple[Added, ...]:
             str(one["name"]),
             str(one["author"]),
             float(one["at"]),
-            tuple(File(f["path"], int(f["size"]), f["sha256"]) for f in one["files"]),
+            tuple(VersionFile(f["path"], int(f["size"]), f["sha256"]) for f in one["files"]),
         )
         for one in body["cases"]
     )

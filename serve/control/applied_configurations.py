@@ -16,7 +16,7 @@ from functools import lru_cache
 from serve.control.decisions import Decisions
 from serve.control.registry import Loadable
 from serve.control.revision import CONFIGURATION, Revised, revised_of
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid
 from serve.triton.config import Configuration
 from serve.triton.config_revisions import revised
@@ -40,7 +40,7 @@ def effective(base: Configuration, decided: Revised) -> Applied:
     return _effective(_Base(base), _Decided(decided))
 
 
-def configuration_of(decisions: Decisions, version: Version) -> Configuration:
+def configuration_of(decisions: Decisions, version: PublishedVersion) -> Configuration:
     """What a published version is run by, before flavours; its own before it is checked."""
     if not version.config or not version.physical:
         return version.configuration

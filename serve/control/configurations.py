@@ -11,7 +11,7 @@ from typing import Any
 
 from serve.control.applied_configurations import configuration_of
 from serve.control.models import Models
-from serve.tensors.signature import DYNAMIC, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelTensor
 from serve.triton.canonical import canonical_text
 from serve.triton.config import Configuration
 from serve.triton.lint.tensors import datatype_of
@@ -29,15 +29,15 @@ class Configured:
     version: int
     published: bool
     config: str
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    inputs: tuple[ModelTensor, ...]
+    outputs: tuple[ModelTensor, ...]
     preprocessing: Mapping[str, Any]
     output_labels: Mapping[str, tuple[str, ...]]
     card: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DiffLine:
     """One line of two texts beside each other: `+` only in the new, `-` only in the old, or both.
 
     `old` and `new` are its numbers, from 1, where it is there.
@@ -71,7 +71,7 @@ def configured(models: Models, model: str, number: int) -> Configured:
     )
 
 
-def compared(old: str, new: str) -> tuple[Line, ...]:
+def compared(old: str, new: str) -> tuple[DiffLine, ...]:
     """Every line of two texts, in order; what was changed is there twice, first as it was."""
     before, after = old.splitlines(), new.splitlines()
     if len(before) + len(after) > _MOST_LINES:
@@ -79,36 +79,36 @@ def compared(old: str, new: str) -> tuple[Line, ...]:
     return tuple(_lines(before, after))
 
 
-def _lines(before: list[str], after: list[str]) -> Iterator[Line]:
+def _lines(before: list[str], after: list[str]) -> Iterator[DiffLine]:
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for kind, old, old_end, new, new_end in matcher.get_opcodes():
         if kind == "equal":
             for step in range(old_end - old):
-                yield Line(" ", before[old + step], old + step + 1, new + step + 1)
+                yield DiffLine(" ", before[old + step], old + step + 1, new + step + 1)
             continue
         for number in range(old, old_end):
-            yield Line("-", before[number], number + 1, None)
+            yield DiffLine("-", before[number], number + 1, None)
         for number in range(new, new_end):
-            yield Line("+", after[number], None, number + 1)
+            yield DiffLine("+", after[number], None, number + 1)
 
 
 def _tensors(
     configuration: Configuration | None, signature: Mapping[str, Any]
-) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+) -> tuple[tuple[ModelTensor, ...], tuple[ModelTensor, ...]]:
     message = configuration.message if configuration else None
     batch = (DYNAMIC,) if message is not None and message.max_batch_size > 0 else ()
     sides = []
     for side in ("input", "output"):
         stated = tuple(
-            TensorSpec(entry.name, datatype_of(entry.data_type), (*batch, *entry.dims))
+            ModelTensor(entry.name, datatype_of(entry.data_type), (*batch, *entry.dims))
             for entry in (getattr(message, side) if message is not None else ())
         )
         sides.append(stated or tuple(_spec(row) for row in signature.get(f"{side}s", ())))
     return sides[0], sides[1]
 
 
-def _spec(row: Mapping[str, Any]) -> TensorSpec:
+def _spec(row: Mapping[str, Any]) -> ModelTensor:
     shape = row["shape"]
-    return TensorSpec(
+    return ModelTensor(
         str(row["name"]), str(row["datatype"]), None if shape is None else tuple(shape)
     )

@@ -23,33 +23,35 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.control.storage.store import Entry, Key
-from serve.control.versions import VERSION, Version, version_of
-from serve.core.access import Key as AccessKey
+from serve.control.storage.store import Key, StoredEntry
+from serve.control.versions import VERSION, PublishedVersion, version_of
+from serve.core.access import ApiKey as AccessKey
 from serve.core.access import Role
 from serve.core.routes import Split
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 ROUTE, LABEL, MODEL, KEY = "route", "label", "model", "key"
 SERVING, TRACE, LOGGING = "serving", "trace", "logging"
 POOL = "pool"
 DEFAULT_POOL = "default"
-UNSET = Entry(None, 0)
+UNSET = StoredEntry(None, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
     """Everything that is set, as one value that is replaced after each change."""
 
-    entries: Mapping[Key, Entry] = field(default_factory=lambda: MappingProxyType({}))
-    versions: Mapping[str, Mapping[int, Version]] = field(init=False, repr=False, compare=False)
+    entries: Mapping[Key, StoredEntry] = field(default_factory=lambda: MappingProxyType({}))
+    versions: Mapping[str, Mapping[int, PublishedVersion]] = field(
+        init=False, repr=False, compare=False
+    )
     groups: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     decided_pools: frozenset[str] = field(init=False, repr=False, compare=False)
     _labels: Mapping[str, dict[str, int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Read the versions by model and number, and which pools are set, by group."""
-        found: dict[str, dict[int, Version]] = {}
+        found: dict[str, dict[int, PublishedVersion]] = {}
         groups: dict[str, list[str]] = {}
         labels: dict[str, dict[str, int]] = {}
         for (kind, key), entry in self.entries.items():
@@ -72,7 +74,7 @@ class Decisions:
         by_name = {model: dict(sorted(its.items())) for model, its in labels.items()}
         object.__setattr__(self, "_labels", by_name)
 
-    def entry(self, kind: str, key: str) -> Entry:
+    def entry(self, kind: str, key: str) -> StoredEntry:
         """The stored body and revision of one thing; `UNSET` when nobody has set it."""
         return self.entries.get((kind, key), UNSET)
 
@@ -126,7 +128,7 @@ class Decisions:
         return frozenset(
             model
             for model, versions in self.versions.items()
-            if any(version.state is not State.REMOVED for version in versions.values())
+            if any(version.state is not VersionState.REMOVED for version in versions.values())
         )
 
     @property

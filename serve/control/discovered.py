@@ -35,7 +35,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class DiscoveredMembers:
     """All of them by name. `kept` are names of whole pools that no source has any more.
 
     `missing` are all members that none names: since when, in seconds. `problems` are by source.
@@ -53,7 +53,7 @@ class Members:
 
 
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
-NOBODY = Members(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
+NOBODY = DiscoveredMembers(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
 
 
 @dataclass(slots=True)
@@ -71,11 +71,11 @@ def merged(
     static: Iterable[Replica],
     told: Mapping[str, Collection[Endpoint]],
     *,
-    before: Members,
+    before: DiscoveredMembers,
     ended: Collection[str],
     answers: Callable[[str], bool],
     now: float,
-) -> Members:
+) -> DiscoveredMembers:
     """The members now. `told` is in the order in which sources were named.
 
     `before` are the members until now, and `ended` the names of those that have been terminating;
@@ -102,7 +102,7 @@ def merged(
     kept = {where: names for where, names in pools.items() if any(map(answers, names))}
     missing |= {name: now for names in kept.values() for name in names}  # until others are named
     members = said.found | {name: vanished[name] for name in missing}
-    return Members(
+    return DiscoveredMembers(
         MappingProxyType(members),
         MappingProxyType(kept),
         MappingProxyType(missing),

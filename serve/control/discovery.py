@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from serve.control.discovered import NOBODY, Members, Where, merged
+from serve.control.discovered import NOBODY, DiscoveredMembers, Where, merged
 from serve.control.fleet import Fleet
 from serve.control.membership import Membership
 from serve.core.errors import ServegateError
 from serve.core.replicas import Replica
 from serve.triton.discovery.endpoints import Endpoint, Listing
-from serve.triton.discovery.source import Source
+from serve.triton.discovery.source import ReplicaSource
 
 _LOOK = 1.0  # seconds until the next look, while something is left to be done
 _SILENT = 10.0  # seconds after its last answer, in which a replica still counts as answering
@@ -53,7 +53,7 @@ class Discovering:
 
     def __init__(
         self,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, ReplicaSource],
         static: Sequence[Replica],
         *,
         fleet: Fleet,
@@ -120,7 +120,7 @@ class Discovering:
         self._forget_ended()
         return not (members.missing or self._are_leaving)
 
-    async def _begin(self, members: Members) -> bool:
+    async def _begin(self, members: DiscoveredMembers) -> bool:
         if not (members.replicas or self._may_be_empty()):
             if not self._waits_for_one:
                 _log.warning("no Triton has been discovered yet, so no snapshot is published")
@@ -130,7 +130,7 @@ class Discovering:
         self._has_begun = True
         return True
 
-    def _merged(self) -> Members:
+    def _merged(self) -> DiscoveredMembers:
         heard = self._heard.items()
         return merged(
             self._static,
@@ -153,7 +153,7 @@ class Discovering:
         for one in self._heard.values():
             one.ended &= self._members.by_name.keys() | one.endpoints.keys()
 
-    def _tell(self, members: Members) -> None:
+    def _tell(self, members: DiscoveredMembers) -> None:
         """Say once what is wrong, and again when it has been right in between."""
         said = set()
         for name, one in self._heard.items():
@@ -163,7 +163,7 @@ class Discovering:
             _log.warning("%s", text)
         self._said = said
 
-    def _problems(self, name: str, one: "_Heard", members: Members) -> tuple[str, ...]:
+    def _problems(self, name: str, one: "_Heard", members: DiscoveredMembers) -> tuple[str, ...]:
         kept = [
             _vanished(where, those) for where, those in members.kept.items() if where[0] == name
         ]

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from serve.control.barred_versions import Barring
-from serve.control.holders import Holding
-from serve.control.observations import Choice, Failure, Held, Observation
+from serve.control.holders import Holders
+from serve.control.observations import FlavourChoice, Held, LoadFailure, Observation
 from serve.core.replicas import Replica
 
 LOADING = "it is being loaded"  # why a version is barred that is not yet known to be right
-_NONE: Mapping[str, Choice] = MappingProxyType({})
+_NONE: Mapping[str, FlavourChoice] = MappingProxyType({})
 T = TypeVar("T")
 
 
@@ -45,16 +45,16 @@ class Fleet:
         self._is_complete = is_complete
         self._answered = is_complete and not replicas
         self._retired: set[str] = set()
-        self.holding = Holding(self._seen.values())  # the same as sets of names
+        self.holding = Holders(self._seen.values())  # the same as sets of names
         self.barred = Barring()  # what may not be called, even if nobody else can answer
         self._leaving: dict[str, set[tuple[str, int]]] = {}  # by replica
         self._staying: Mapping[str, Replica] | None = None  # by name, until somebody comes or goes
         self.steered: set[str] = set()  # replicas that get calls only where nobody else can
         self.joining: set[str] = set()  # the same, because they came empty and lack something yet
         self.waiting: dict[str, str] = {}  # replicas that may not load now, and why
-        self.failures: dict[tuple[str, str], Failure] = {}
+        self.failures: dict[tuple[str, str], LoadFailure] = {}
         self.flavours: dict[tuple[str, str], str] = {}  # in force, by replica and name in Triton
-        self._choices: dict[str, Mapping[str, Choice]] = {}  # by replica
+        self._choices: dict[str, Mapping[str, FlavourChoice]] = {}  # by replica
         self._trying: dict[str, tuple[str, str]] = {}  # name in Triton → revision, replica
 
     def __repr__(self) -> str:
@@ -223,11 +223,11 @@ class Fleet:
         known, replica = self._trying.get(name, ("", ""))
         return replica if revision and known == revision else ""
 
-    def choose(self, replica: str, choices: Mapping[str, Choice]) -> None:
+    def choose(self, replica: str, choices: Mapping[str, FlavourChoice]) -> None:
         """In which flavours a replica should hold what has flavours, by name in Triton."""
         self._choices[replica] = choices
 
-    def choice(self, replica: str, name: str) -> Choice | None:
+    def choice(self, replica: str, name: str) -> FlavourChoice | None:
         """What was chosen; None for what has no flavours, or was not looked at yet."""
         return self._choices.get(replica, _NONE).get(name)
 

@@ -50,7 +50,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GatewayAddress:
     """Where the gateway listens: two URLs, and HOST:PORT or `https://HOST:PORT` for gRPC."""
 
     http_url: str
@@ -73,7 +73,7 @@ class Answered:
     datatypes: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
 
-class Gateway:
+class GatewayClient:
     """Calls one gateway; one HTTP session and one gRPC channel, opened when they are needed.
 
     `key` gives the API key that is shown, empty for none. `trust` says by whom the gateway's
@@ -82,7 +82,7 @@ class Gateway:
 
     def __init__(
         self,
-        place: Place,
+        place: GatewayAddress,
         *,
         key: Callable[[], str],
         trust: ssl.SSLContext | None,
@@ -96,10 +96,10 @@ class Gateway:
         self._gateways = Gateways.of(place.metrics_url, self._ask_metrics, resolve)
 
     def __repr__(self) -> str:
-        return f"<Gateway {self._place.http_url} {self._place.grpc_target}>"
+        return f"<GatewayClient {self._place.http_url} {self._place.grpc_target}>"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> GatewayAddress:
         """Where it listens."""
         return self._place
 

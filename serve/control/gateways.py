@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Collection
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from serve.core.errors import ServegateError, Unavailable
-from serve.wire.totals import Reading, Totals
+from serve.wire.totals import SourceReading, Totals
 
 RESOLVED = 5.0  # seconds for which addresses are good enough
 THERE = 10.0  # seconds of silence after which a gateway is gone, as its workers are (`snapshots`)
@@ -176,7 +176,7 @@ class Gateways:
         """Add up what it says; whether that can be read."""
         life = text.partition(_STARTED)[2].partition("\n")[0]
         try:
-            totals.take(address, Reading(text, life), from_now=self._has_told)
+            totals.take(address, SourceReading(text, life), from_now=self._has_told)
         except ValueError as error:
             _log.warning("the metrics of the gateway at %s cannot be read: %s", address, error)
             return False

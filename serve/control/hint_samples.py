@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 
 from serve.capacity.scaling.signals import ModelSignal
 from serve.capacity.scaling.texts import asked
-from serve.control.batching.hints import Hint
+from serve.control.batching.hints import BatchingHint
 from serve.control.live.samples import Advised, Tree
-from serve.control.scaling.told import Told
+from serve.control.scaling.told import PoolNumbers
 
 MOST_POOLS = 50  # nobody looks at more, and each costs everybody who watches
 
 
-def advised(told: Sequence[Told], batching: Iterable[Hint], now: float) -> Advised:
+def advised(told: Sequence[PoolNumbers], batching: Iterable[BatchingHint], now: float) -> Advised:
     """How many replicas pools should have, and how versions could be batched.
 
     Of very many pools those that most replicas are wanted for. `now` is in seconds of the epoch.
@@ -32,7 +32,7 @@ def advised(told: Sequence[Told], batching: Iterable[Hint], now: float) -> Advis
     )
 
 
-def _pool(told: Told, now: float) -> Tree:
+def _pool(told: PoolNumbers, now: float) -> Tree:
     hint, needs = told.hint, dict(told.hint.needs)
     return {
         "desired": hint.desired,
@@ -54,7 +54,7 @@ def _model(signal: ModelSignal, demand: float | None) -> Tree:
     }
 
 
-def _scaling(told: Told) -> Tree:
+def _scaling(told: PoolNumbers) -> Tree:
     hint = told.hint
     return {
         "kind": "scaling",
@@ -66,7 +66,7 @@ def _scaling(told: Told) -> Tree:
     }
 
 
-def _batching(hint: Hint) -> Tree:
+def _batching(hint: BatchingHint) -> Tree:
     return {
         "kind": "batching",
         "about": f"{hint.model}@{hint.version}",

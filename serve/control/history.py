@@ -51,7 +51,7 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FieldDifference:
     """One field of a body, with a dot for each level; None where there is no such field."""
 
     field: str
@@ -64,7 +64,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WayBack:
     """A way back that was not taken yet: the body that the thing would have, in place of another.
 
     `etag` is that of the present body; `reason` is written with the change.
@@ -77,7 +77,7 @@ class Way:
     reason: str
 
     @property
-    def changes(self) -> tuple[Difference, ...]:
+    def changes(self) -> tuple[FieldDifference, ...]:
         """What would change; nothing where the thing has this body already."""
         return differences(self.present, self.body)
 
@@ -110,7 +110,7 @@ class History:
             raise UnknownRevision(number)
         return _revision(row)
 
-    async def diff(self, number: int, other: int | None = None) -> tuple[Difference, ...]:
+    async def diff(self, number: int, other: int | None = None) -> tuple[FieldDifference, ...]:
         """What a revision changed; or what is new in `other`, both being of one thing."""
         one = await self.get(number)
         if other is None:
@@ -123,13 +123,13 @@ class History:
             )
         return differences(one.after, two.after)
 
-    async def restoring(self, number: int) -> Way:
+    async def restoring(self, number: int) -> WayBack:
         """The way back to the body that the thing had right after a revision."""
         revision = await self._restorable(number)
         newest = (await self._later(revision) or [revision])[0]
         return _way(revision, newest, revision.after, f"restored revision {number}")
 
-    async def undoing(self, number: int) -> Way:
+    async def undoing(self, number: int) -> WayBack:
         """The way back from one change; `LaterChanges` where others were built on it."""
         revision = await self._restorable(number)
         later = await self._later(revision)
@@ -148,7 +148,7 @@ class History:
         """Take one change back; None where it changed nothing."""
         return await self.take(await self.undoing(number), by)
 
-    async def take(self, way: Way, by: By) -> Written | None:
+    async def take(self, way: WayBack, by: By) -> Written | None:
         """Go this way, as a change of today; None where nothing changes."""
         if not way.changes:
             return None
@@ -188,9 +188,9 @@ class History:
         )
 
 
-def _way(revision: Revision, newest: Revision, body: Any, reason: str) -> Way:
+def _way(revision: Revision, newest: Revision, body: Any, reason: str) -> WayBack:
     tag = etag(newest.number if newest.after is not None else 0)
-    return Way(revision, newest.after, body, tag, reason)
+    return WayBack(revision, newest.after, body, tag, reason)
 
 
 def _changed(revision: Revision) -> frozenset[str]:
@@ -213,11 +213,11 @@ def _object(body: Any) -> Mapping[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def differences(old: Any, new: Any) -> tuple[Difference, ...]:
+def differences(old: Any, new: Any) -> tuple[FieldDifference, ...]:
     """The fields in which two JSON values differ, in their order; null and empty are as missing."""
     before, after = dict(_fields("", old)), dict(_fields("", new))
     return tuple(
-        Difference(name, before.get(name), after.get(name))
+        FieldDifference(name, before.get(name), after.get(name))
         for name in sorted({**before, **after}, key=_natural)
         if before.get(name) != after.get(name)
     )

@@ -12,7 +12,7 @@ from serve.control.observations import Observation
 _KEPT = 32  # orders that are remembered: one for each set of replicas that hold the same
 
 
-class Holding:
+class Holders:
     """Kept by `put` and `drop`; what it gives is to be read, not to be changed."""
 
     def __init__(self, seen: Iterable[Observation] = ()) -> None:
@@ -24,7 +24,7 @@ class Holding:
             self.put(None, one)
 
     def __repr__(self) -> str:
-        return f"<Holding up={len(self._up)} names={len(self._held)}>"
+        return f"<Holders up={len(self._up)} names={len(self._held)}>"
 
     @property
     def up(self) -> Set[str]:

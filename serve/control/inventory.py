@@ -18,9 +18,9 @@ from serve.control.observations import Held
 from serve.control.placement import Name, Placed, Placement, Rules
 from serve.control.published import loadables_of, names_in_triton
 from serve.control.registry import Loadable, Model, Registry, discovered
-from serve.control.storage.store import Entry, Key
-from serve.control.versions import Version
-from serve.control.wanted import Wanted, models_of
+from serve.control.storage.store import Key, StoredEntry
+from serve.control.versions import PublishedVersion
+from serve.control.wanted import WantedVersions, models_of
 from serve.core.errors import Invalid, TritonFailed, Unavailable
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
@@ -61,7 +61,7 @@ class Inventory:
         self._placed = _NOTHING
         self._published: Mapping[str, Loadable] = MappingProxyType({})
         self._seen: Decisions | None = None  # the decisions that `_published` was made of
-        self._wanted: Wanted | None = None
+        self._wanted: WantedVersions | None = None
         self._made_of: tuple[object, ...] = ()  # what `_wanted` was made of
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class Inventory:
         """What the replicas of a pool should hold, by name in Triton."""
         if not self.is_discovering:
             return self._present().for_pool(pool)
-        return Wanted(self._discovered(), self._decisions(), ()).for_pool(pool)
+        return WantedVersions(self._discovered(), self._decisions(), ()).for_pool(pool)
 
     def plain_versions(self, model: str) -> tuple[int, ...]:
         """The versions in the folder that people keep for a model; none where there is none."""
@@ -126,7 +126,7 @@ class Inventory:
         return self._registry is not None and model in self._registry.models
 
     @property
-    def wanted_versions(self) -> tuple[Version, ...]:
+    def wanted_versions(self) -> tuple[PublishedVersion, ...]:
         """The published versions that replicas should hold."""
         self._as_published()
         records = self._decisions().versions
@@ -139,7 +139,7 @@ class Inventory:
     def displaced(self, kind: str, key: str, body: Mapping[str, Any] | None) -> Mapping[Name, str]:
         """What would have a place no more, and why, if this were decided of a model or a pool."""
         before = self._decisions()
-        moved = Decisions({**before.entries, (kind, key): Entry(body, 0)})
+        moved = Decisions({**before.entries, (kind, key): StoredEntry(body, 0)})
         plain = self._registry.models if self._registry else {}
         numbers = {name: one.wanted for name, one in plain.items()}
         problems = self._placement.place(moved, numbers).problems
@@ -168,7 +168,7 @@ class Inventory:
         self._made_of = ()  # a look that came in between has missed what was removed
         return changed
 
-    def _present(self) -> Wanted:
+    def _present(self) -> WantedVersions:
         """What is wanted, worked out anew when decisions, folders or the time have changed."""
         published, decisions = self._as_published(), self._decisions()
         plain = self._registry.models if self._registry else _NO_FOLDERS
@@ -181,7 +181,7 @@ class Inventory:
             }
             loadables = MappingProxyType({**self._as_decided(plain), **published, **twice})
             ours = names_in_triton(decisions) | self._removed | loadables.keys()
-            self._wanted = Wanted(loadables, decisions, ours, self._wanted)
+            self._wanted = WantedVersions(loadables, decisions, ours, self._wanted)
             self._made_of = made_of
         return self._wanted
 

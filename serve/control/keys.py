@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from serve.control.decisions import KEY, Decisions, key_of
 from serve.control.models import By, Written
-from serve.control.storage.store import Change, Store, etag
-from serve.core.access import Key, Role
+from serve.control.storage.store import Store, StoreEdit, etag
+from serve.core.access import ApiKey, Role
 from serve.core.errors import Invalid, UnknownKey
 
 _PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,255}")
@@ -35,12 +35,12 @@ class KeyStatus:
 class Made(NamedTuple):
     """A key that was made. `words` is what its owner has to show; nobody can ask for it again."""
 
-    key: Key
+    key: ApiKey
     words: str
     written: Written
 
 
-class Keys:
+class KeyCommands:
     """The commands and questions about keys. `publish` gives the generation in which they hold."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Keys:
         self._wall = wall  # seconds since the epoch
 
     def __repr__(self) -> str:
-        return f"<Keys {len(self.all())}>"
+        return f"<KeyCommands {len(self.all())}>"
 
     def all(self) -> tuple[KeyStatus, ...]:
         """Every key that ever was, the oldest first."""
@@ -86,7 +86,7 @@ class Keys:
         now = self._wall()
         if expires is not None and expires <= now:
             raise Invalid("the key's expiry time is in the past")
-        key, words = Key.create(role, tuple(models), expires)
+        key, words = ApiKey.create(role, tuple(models), expires)
         body = {
             "digest": key.digest,
             "role": key.role.value,
@@ -108,7 +108,7 @@ class Keys:
         return await self._write(identity, entry.body | {"revoked": True}, by)
 
     async def _write(self, identity: str, body: dict[str, Any], by: By) -> Written:
-        change = Change(KEY, identity, body, by.author, by.reason, by.if_match)
+        change = StoreEdit(KEY, identity, body, by.author, by.reason, by.if_match)
         revision = await self._store.apply(change)
         await self._reload()
         return Written(await self._publish(), etag(revision))

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from serve.control.artifacts.objects import Objects
-from serve.control.shelves import Shelf
+from serve.control.shelves import StorageShelf
 from serve.core.errors import Conflict, NotFound
 from serve.core.names import check_report_name, is_report_name
 
@@ -42,7 +42,7 @@ class LoadReports:
     """The reports in one storage."""
 
     def __init__(self, objects: Objects, *, wall: Callable[[], float]) -> None:
-        self._shelf = Shelf(objects, _FOLDER, kept=KEPT)
+        self._shelf = StorageShelf(objects, _FOLDER, kept=KEPT)
         self._wall = wall
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from serve.control.reconciliation.keepers import Keepers
 from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.control.registry import Model
 from serve.control.snapshots import Publisher
-from serve.control.storage.store import Change, Store
+from serve.control.storage.store import Store, StoreEdit
 from serve.core.errors import (
     DeadlineExceeded,
     FixedSetting,
@@ -45,7 +45,7 @@ _NO_VERSION = "at least one version must be available under the version policy o
 _FILES = {TRACE: "trace_file", LOGGING: "log_file"}
 
 
-class Management:
+class ManagementCommands:
     """The commands. `within` are seconds until `DeadlineExceeded`; what was decided stays so."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Management:
         keepers.after_rounds(self._looked.set)
 
     def __repr__(self) -> str:
-        return f"<Management of {len(self._keepers)} replicas>"
+        return f"<ManagementCommands of {len(self._keepers)} replicas>"
 
     async def load(self, name: str, config: str | None, by: By, within: float) -> None:
         """Serve a model, and load it anew wherever it is; `LoadFailed` says why it cannot be."""
@@ -139,7 +139,7 @@ class Management:
             holds = await keeper.settings(kind, model, settings)  # refuses what is wrong
             if settings:
                 merged = {**(self._decisions().entry(kind, model).body or {}), **settings}
-                change = Change(kind, model, merged, by.author, by.reason)
+                change = StoreEdit(kind, model, merged, by.author, by.reason)
                 await self._store.apply(change)
                 await self._reload()
                 await self._wait(
@@ -150,7 +150,7 @@ class Management:
             return holds
 
     async def _decide(self, name: str, body: Mapping[str, object] | None, by: By) -> None:
-        await self._store.apply(Change(SERVING, name, body, by.author, by.reason))
+        await self._store.apply(StoreEdit(SERVING, name, body, by.author, by.reason))
         await self._reload()
         await self._publisher.refresh()
 

@@ -11,8 +11,8 @@ from serve.control.inventory import Inventory
 from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.snapshots import Publisher
 from serve.control.statuses import ModelStatus, Statuses, VersionStatus
-from serve.control.storage.store import Change, Store, etag
-from serve.control.versions import Version
+from serve.control.storage.store import Store, StoreEdit, etag
+from serve.control.versions import PublishedVersion
 from serve.control.waiting_labels import GiveUp, given_up, without_label, without_route
 from serve.core.errors import (
     Conflict,
@@ -24,7 +24,7 @@ from serve.core.errors import (
 from serve.core.names import check_label
 from serve.core.objectives import Objective
 from serve.core.routes import Split
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 _ATTEMPTS = 10  # each lost one means that somebody else's write went through
 
@@ -58,7 +58,7 @@ class Models:
         *,
         decisions: Callable[[], Decisions],
         reload: Callable[[], Awaitable[None]],
-        undelivered: Callable[[str, Version], str] = lambda replica, version: "",
+        undelivered: Callable[[str, PublishedVersion], str] = lambda replica, version: "",
     ) -> None:
         self._store = store
         self._inventory = inventory
@@ -102,7 +102,9 @@ class Models:
                     self._require_ready(name, version)
                 else:
                     self._statuses.version(name, version)
-            return await self._supersede(name, without_route, Change(ROUTE, name, body, *_of(by)))
+            return await self._supersede(
+                name, without_route, StoreEdit(ROUTE, name, body, *_of(by))
+            )
 
     async def set_label(self, name: str, label: str, version: int, by: By) -> Written:
         """Make a label name a version, which must be ready somewhere.
@@ -117,7 +119,7 @@ class Models:
             if before not in (None, version) and not self.ready_enough(name, version):
                 why = f"too few replicas have loaded it to take over label '{label}'"
                 raise VersionNotReady(name, version, why)
-            change = Change(LABEL, label_key(name, label), {"version": version}, *_of(by))
+            change = StoreEdit(LABEL, label_key(name, label), {"version": version}, *_of(by))
             return await self._supersede(name, without_label(label), change)
 
     async def remove_label(self, name: str, label: str, by: By) -> Written:
@@ -126,7 +128,7 @@ class Models:
         labels = self._decisions().labels(name)
         if label not in labels:
             raise UnknownLabel(name, label, labels)
-        change = Change(LABEL, label_key(name, label), None, *_of(by))
+        change = StoreEdit(LABEL, label_key(name, label), None, *_of(by))
         return await self._supersede(name, without_label(label), change)
 
     async def configure(
@@ -147,10 +149,10 @@ class Models:
         async with self._writing:  # what others set meanwhile is kept
             body = dict(self._decisions().entry(MODEL, name).body or {})
             body.update({key: value for key, value in given.items() if value is not None})
-            change = Change(MODEL, name, {k: v for k, v in body.items() if v}, *_of(by))
+            change = StoreEdit(MODEL, name, {k: v for k, v in body.items() if v}, *_of(by))
             return await self._write([change])
 
-    async def _supersede(self, name: str, give_up: GiveUp, change: Change) -> Written:
+    async def _supersede(self, name: str, give_up: GiveUp, change: StoreEdit) -> Written:
         """Write it, and that no version of the model waits for it any more."""
         for _ in range(_ATTEMPTS):
             waiting = given_up(self._decisions(), name, give_up, change.author, change.reason)
@@ -166,7 +168,7 @@ class Models:
             try_this="repeat the request",
         )
 
-    async def _write(self, changes: Sequence[Change]) -> Written:
+    async def _write(self, changes: Sequence[StoreEdit]) -> Written:
         """Write, read back, publish; gives what became of the first."""
         revision, *_ = await self._store.apply_all(changes)
         await self._reload()
@@ -222,7 +224,7 @@ class Models:
 
     def _require_ready(self, name: str, version: int) -> None:
         status = self._statuses.version(name, version)
-        if status.state != State.READY:
+        if status.state != VersionState.READY:
             raise VersionNotReady(name, version, status.reason or status.state)
 
 

@@ -33,7 +33,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LoadFailure:
     """Why a model could not be loaded on a replica, and when it is tried again (monotonic)."""
 
     reason: str
@@ -43,7 +43,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FlavourChoice:
     """In which flavour a replica should hold what is under a name in Triton; empty is in none.
 
     `lacking` says of flavours what the machine lacks for them, `failed` how they have failed there.

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from serve.control.decisions import Decisions
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 
 Name = tuple[str, int]  # a model and a version
 Rank = tuple[int, float]  # how much it is needed, and since when it can be; the least comes first
@@ -86,7 +86,7 @@ class Placement:
     def _fit(
         self,
         decisions: Decisions,
-        published: Mapping[Name, Version],
+        published: Mapping[Name, PublishedVersion],
         needed: Mapping[Name, Rank],
         spare: list[Name],
     ) -> Placed:
@@ -118,12 +118,12 @@ class Placement:
         return ""
 
 
-def memory_of(version: Version) -> int:
+def memory_of(version: PublishedVersion) -> int:
     """Bytes that a version takes on a replica: as measured in quarantine, else its files' size."""
     return version.size if version.memory is None else version.memory
 
 
-def _published(decisions: Decisions) -> Iterator[Version]:
+def _published(decisions: Decisions) -> Iterator[PublishedVersion]:
     for versions in decisions.versions.values():
         yield from (version for version in versions.values() if version.is_published)
 
@@ -139,7 +139,7 @@ def _newest(names: Collection[Name], count: int) -> set[Name]:
 
 def _needed(
     decisions: Decisions,
-    published: Mapping[Name, Version],
+    published: Mapping[Name, PublishedVersion],
     plain: Mapping[str, Collection[int]],
 ) -> Mapping[Name, Rank]:
     called = _called(decisions, published, plain)
@@ -164,7 +164,7 @@ def _needed(
 
 def _called(
     decisions: Decisions,
-    published: Mapping[Name, Version],
+    published: Mapping[Name, PublishedVersion],
     plain: Mapping[str, Collection[int]],
 ) -> set[Name]:
     found: set[Name] = set()
@@ -179,7 +179,7 @@ def _called(
     return found & published.keys()
 
 
-def pinned_parts(version: Version) -> tuple[Name, ...]:
+def pinned_parts(version: PublishedVersion) -> tuple[Name, ...]:
     """What a published ensemble is made of: names in Triton, and the numbers it is pinned to."""
     if "ensemble_scheduling" not in version.config:
         return ()

@@ -10,12 +10,12 @@ from serve.control.applied_configurations import applied_to
 from serve.control.decisions import Decisions
 from serve.control.placement import Name
 from serve.control.registry import Loadable
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 
 
 def loadables_of(decisions: Decisions, wanted: Collection[Name]) -> Mapping[str, Loadable]:
     """All that was ever published and is not retired, by its name in Triton."""
-    groups: dict[str, list[Version]] = {}
+    groups: dict[str, list[PublishedVersion]] = {}
     for versions in decisions.versions.values():
         for version in versions.values():
             if version.is_published:
@@ -38,7 +38,7 @@ def names_in_triton(decisions: Decisions) -> frozenset[str]:
     )
 
 
-def _loadable(name: str, group: list[Version], wanted: Collection[Name]) -> Loadable:
+def _loadable(name: str, group: list[PublishedVersion], wanted: Collection[Name]) -> Loadable:
     group.sort(key=lambda version: version.number)
     newest = group[-1]
     return Loadable(

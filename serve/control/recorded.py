@@ -12,7 +12,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedDocuments:
     """The document of the preprocessing, and label texts by output; empty where there is none.
 
     `optional`: the inputs that a call may leave out.
@@ -23,7 +23,7 @@ class Recorded:
     optional: frozenset[str] = frozenset()
 
 
-def recorded_of(models: Models, model: str, number: int | None) -> Recorded:
+def recorded_of(models: Models, model: str, number: int | None) -> RecordedDocuments:
     """Of this version, or of the newest where none is named. `UnknownModel`, `UnknownVersion`.
 
     Published versions each have their own record, versions in a plain folder that of the folder.
@@ -34,15 +34,15 @@ def recorded_of(models: Models, model: str, number: int | None) -> Recorded:
         models.version(model, number)
         published = models.decisions.versions.get(model, {}).get(number)
         if published is not None:
-            return Recorded(
+            return RecordedDocuments(
                 published.preprocessing,
                 published.output_labels,
                 _optional(published.configuration),
             )
         one = status.model.holding(number)
     if one is None:
-        return Recorded()
-    return Recorded(one.preprocessing, one.labels, _optional(one.configuration))
+        return RecordedDocuments()
+    return RecordedDocuments(one.preprocessing, one.labels, _optional(one.configuration))
 
 
 def _optional(configuration: Configuration | None) -> frozenset[str]:

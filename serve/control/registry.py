@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import Invalid
-from serve.core.flavours import Flavours
+from serve.core.flavours import VersionFlavours
 from serve.core.names import check_model_name
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
@@ -49,7 +49,7 @@ class Loadable:
     unloaded: bool = False
     of: str = ""
     published: bool = False
-    flavours: Flavours = field(default_factory=Flavours)
+    flavours: VersionFlavours = field(default_factory=VersionFlavours)
     flavour: str = ""
     revision: str = ""
     passed_over: str = ""
@@ -206,7 +206,7 @@ def _read(folder: ModelFolder, fingerprint: str) -> Loadable:
                 "the version policy selects no existing version",
                 why=f"the versions on disk are: {', '.join(map(str, versions))}",
             )
-        flavours = Flavours.parse(folder.flavours_text() or "")
+        flavours = VersionFlavours.parse(folder.flavours_text() or "")
         if flavours.preferred and configuration is None:
             raise Invalid("flavours.json needs a config.pbtxt, and there is none")
         return Loadable(

@@ -63,7 +63,7 @@ class Allowing(Protocol):
         """Allow of a pool what was allowed once."""
 
 
-class Restoring:
+class RestoreCommands:
     """The commands by kind. `generation` is that of the present snapshot."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Restoring:
         self._within = within
 
     def __repr__(self) -> str:
-        return f"<Restoring {', '.join(self.by_kind)}>"
+        return f"<RestoreCommands {', '.join(self.by_kind)}>"
 
     @property
     def by_kind(self) -> Mapping[str, Restore]:

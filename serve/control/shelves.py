@@ -18,7 +18,7 @@ from serve.control.artifacts.objects import Objects
 LINE = "line.json"
 
 
-class Shelf:
+class StorageShelf:
     """One folder of a storage. `kept` is how many things stay."""
 
     def __init__(self, objects: Objects, folder: str, *, kept: int) -> None:
@@ -30,7 +30,7 @@ class Shelf:
         self._line = re.compile(rf"{re.escape(folder)}/([^/]+)/{re.escape(LINE)}\Z")
 
     def __repr__(self) -> str:
-        return f"<Shelf {self._folder} in {self._objects!r}>"
+        return f"<StorageShelf {self._folder} in {self._objects!r}>"
 
     async def put(self, name: str, part: str, data: bytes) -> None:
         """Write a part, or replace it."""

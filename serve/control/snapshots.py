@@ -20,10 +20,10 @@ from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.registry import Loadable, Model
 from serve.control.storage.store import Store
-from serve.core.access import Key
+from serve.core.access import ApiKey
 from serve.core.errors import Unavailable
 from serve.core.routes import Split
-from serve.core.snapshot import ModelView, Snapshot, Target
+from serve.core.snapshot import ModelView, Snapshot, VersionTarget
 from serve.triton.foreign_code import calls_others
 
 GONE_AFTER = 10.0  # seconds without a poll after which a worker is not waited for
@@ -39,7 +39,7 @@ def compile_snapshot(
     models: Mapping[str, Model],
     decisions: Decisions,
     fleet: Fleet,
-    own: Key | None = None,
+    own: ApiKey | None = None,
     *,
     may_sleep: Callable[[str], bool] = _never,
 ) -> Snapshot:
@@ -94,7 +94,7 @@ def _view(
             wanted.add(version)
             holders = fleet.holders(one.name, version, *pools, steers=not sequences)
             if holders:
-                targets[version] = Target(
+                targets[version] = VersionTarget(
                     model.name, version, one.name, version, flavour, holders, inside
                 )
     decided = decisions.split(model.name)
@@ -131,7 +131,7 @@ def _served(one: Loadable, fleet: Fleet) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class Worker:
+class WorkerStatus:
     """One data-plane worker: the generation it serves, and how many of its polls wait now."""
 
     name: str
@@ -163,7 +163,7 @@ class Publisher:
         self._refreshing = asyncio.Lock()
         self._asked = self._covered = 0  # refreshes, and those of them that are in the snapshot
         self._rests_until = 0.0
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, WorkerStatus] = {}
         self._ahead = 0  # the highest generation of a worker that this process did not give out
         self._closed = False
 
@@ -185,7 +185,7 @@ class Publisher:
         return self._written
 
     @property
-    def workers(self) -> tuple[Worker, ...]:
+    def workers(self) -> tuple[WorkerStatus, ...]:
         """The workers that have polled lately, by name."""
         now = self._clock()
         return tuple(
@@ -261,7 +261,7 @@ class Publisher:
 
         Cancel it when the worker's connection is gone: it is forgotten then, unless it polls again.
         """
-        entry = self._workers.setdefault(worker, Worker(worker, after))
+        entry = self._workers.setdefault(worker, WorkerStatus(worker, after))
         entry.generation = after
         entry.polls += 1
         try:

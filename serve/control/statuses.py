@@ -21,14 +21,14 @@ from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.registry import Loadable, Model
 from serve.control.snapshots import Publisher
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import UnknownModel, UnknownVersion
 from serve.core.routes import Split
-from serve.core.snapshot import Target
-from serve.core.versions import State
+from serve.core.snapshot import VersionTarget
+from serve.core.versions import VersionState
 
 ASLEEP = "asleep"
-_ASIDE = ("not wanted", State.RETIRED)
+_ASIDE = ("not wanted", VersionState.RETIRED)
 _NO_FORMS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -79,7 +79,7 @@ class Statuses:
         publisher: Publisher,
         *,
         decisions: Callable[[], Decisions],
-        undelivered: Callable[[str, Version], str],
+        undelivered: Callable[[str, PublishedVersion], str],
     ) -> None:
         self._inventory = inventory
         self._fleet = fleet
@@ -136,7 +136,7 @@ class Statuses:
         known = {
             number
             for number, version in self._decisions().versions.get(model.name, {}).items()
-            if version.state is not State.REMOVED
+            if version.state is not VersionState.REMOVED
         }
         return tuple(sorted(held | known | set(model.versions)))
 
@@ -151,13 +151,13 @@ class Statuses:
                 view is not None and view.split is not None and number in view.split.versions
             )
             return VersionStatus(
-                *(number, State.READY, target.replicas, names, "", serving, published),
+                *(number, VersionState.READY, target.replicas, names, "", serving, published),
                 *self._flavours(model, target),
             )
         if record is not None and not record.is_published:
             return VersionStatus(
                 *(number, record.state, (), names, record.reason, False, True),
-                pending=record.state is not State.RETIRED,
+                pending=record.state is not VersionState.RETIRED,
             )
         state, why = self._absent(model, number)
         return VersionStatus(number, state, (), names, why, False, published)
@@ -170,29 +170,38 @@ class Statuses:
         if one is None:
             return "not wanted", "a replica has loaded it by itself"
         if one.problem:
-            return State.FAILED, one.problem
+            return VersionState.FAILED, one.problem
         if number not in one.wanted:
             if one.published:
                 room = self._inventory.no_room(model.name, number)
-                return (State.FAILED, room) if room else ("not wanted", _idle(model.name, number))
+                return (
+                    (VersionState.FAILED, room)
+                    if room
+                    else ("not wanted", _idle(model.name, number))
+                )
             return "not wanted", "the version_policy in config.pbtxt excludes it"
         reasons = self._failures(one)
         if reasons:
-            return State.FAILED, reasons[0]
+            return VersionState.FAILED, reasons[0]
         replicas = self._replicas(model.name)
         view = self._publisher.snapshot.models.get(model.name)
         if not replicas and view is not None and view.asleep:
             return ASLEEP, "its pool is scaled to zero, and the first call wakes it"
         if not replicas:
-            return State.FAILED, f"pool '{self._decisions().pool(model.name)}' has no replica"
+            return (
+                VersionState.FAILED,
+                f"pool '{self._decisions().pool(model.name)}' has no replica",
+            )
         if not any(self._fleet.can_hold(name, one.name) for name in replicas):
-            return State.FAILED, self._unfit(one.name, replicas)[0]
+            return VersionState.FAILED, self._unfit(one.name, replicas)[0]
         waiting = self._lacking(one, number) or sorted(
             {self._fleet.waiting[name] for name in replicas if name in self._fleet.waiting}
         )
-        return State.LOADING, waiting[0] if waiting else "no replica has loaded it yet"
+        return VersionState.LOADING, waiting[0] if waiting else "no replica has loaded it yet"
 
-    def _flavours(self, model: Model, target: Target) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    def _flavours(
+        self, model: Model, target: VersionTarget
+    ) -> tuple[Mapping[str, str], tuple[str, ...]]:
         """In which forms a version is held, and where that is not the form that should be."""
         if not any(one.flavours.preferred for one in model.loadables):
             return _NO_FORMS, ()
@@ -248,7 +257,9 @@ class Statuses:
         problems += [
             f"version {status.number}: {status.reason}"
             for status in _loadable(versions)
-            if status.published and status.state == State.FAILED and status.reason not in problems
+            if status.published
+            and status.state == VersionState.FAILED
+            and status.reason not in problems
         ]
         problems += [
             f"version {number}: {why}"
@@ -259,7 +270,9 @@ class Statuses:
         problems += [
             f"version {status.number}: {why}" for status in versions for why in status.problems
         ]
-        ready = {status.number for status in versions if status.state in (State.READY, ASLEEP)}
+        ready = {
+            status.number for status in versions if status.state in (VersionState.READY, ASLEEP)
+        }
         decisions = self._decisions()
         split = decisions.split(model.name)
         for version in split.versions if split else ():
@@ -284,10 +297,10 @@ def _state(model: Model, versions: tuple[VersionStatus, ...]) -> str:
     if model.unloaded:
         return "unloaded"
     states = [status.state for status in _loadable(versions) if status.state not in _ASIDE]
-    if model.problem or (states and all(state == State.FAILED for state in states)):
+    if model.problem or (states and all(state == VersionState.FAILED for state in states)):
         return "failed"
-    if states and all(state == State.READY for state in states):
+    if states and all(state == VersionState.READY for state in states):
         return "ready"
-    if State.READY in states:
+    if VersionState.READY in states:
         return "partial"
     return ASLEEP if ASLEEP in states else "loading"

@@ -11,19 +11,19 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from serve.core.flavours import Flavours
-from serve.core.versions import Provenance, State
+from serve.core.flavours import VersionFlavours
+from serve.core.versions import Provenance, VersionState
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 
 _parsed = lru_cache(maxsize=4096)(triton_config.parse)
-_forms = lru_cache(maxsize=1024)(Flavours.parse)
+_forms = lru_cache(maxsize=1024)(VersionFlavours.parse)
 VERSION = "version"
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class PublishedVersion:
     """One numbered version. Times are seconds of the epoch, sizes bytes.
 
     `physical`, `group` and `config` (canonical config.pbtxt) are empty before it is checked;
@@ -36,7 +36,7 @@ class Version:
 
     model: str
     number: int
-    state: State
+    state: VersionState
     content: str
     provenance: Provenance
     upload: str = ""
@@ -71,16 +71,16 @@ class Version:
         return _parsed(self.config)
 
     @property
-    def forms(self) -> Flavours:
+    def forms(self) -> VersionFlavours:
         """What `flavours` says: the forms in which it can run."""
         return _forms(self.flavours)
 
     @property
     def is_published(self) -> bool:
         """Whether replicas may hold it."""
-        return self.state is State.PUBLISHED
+        return self.state is VersionState.PUBLISHED
 
-    def moved(self, state: State, at: float, **changes: Any) -> "Version":
+    def moved(self, state: VersionState, at: float, **changes: Any) -> "PublishedVersion":
         """The same version in another state, reached at `at`."""
         times = MappingProxyType({**self.times, state.value: at})
         return replace(self, state=state, times=times, **changes)
@@ -118,13 +118,13 @@ def version_key(model: str, number: int) -> str:
     return f"{model}:{number}"
 
 
-def version_of(key: str, body: Mapping[str, Any], etag: str = "") -> Version:
+def version_of(key: str, body: Mapping[str, Any], etag: str = "") -> PublishedVersion:
     """The record in a stored body."""
     model, _, number = key.rpartition(":")
-    return Version(
+    return PublishedVersion(
         model=model,
         number=int(number),
-        state=State(body["state"]),
+        state=VersionState(body["state"]),
         content=body["content"],
         provenance=Provenance.from_json(body["provenance"]),
         upload=body["upload"],

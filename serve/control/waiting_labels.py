@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from serve.control.decisions import Decisions
-from serve.control.storage.store import Change
-from serve.control.versions import VERSION, Version
+from serve.control.storage.store import StoreEdit
+from serve.control.versions import VERSION, PublishedVersion
 
-GiveUp = Callable[[Version], Version]
+GiveUp = Callable[[PublishedVersion], PublishedVersion]
 
 
-def without_route(version: Version) -> Version:
+def without_route(version: PublishedVersion) -> PublishedVersion:
     """It waits for all calls no more."""
     return replace(version, live=False)
 
@@ -23,7 +23,7 @@ def without_route(version: Version) -> Version:
 def without_label(label: str) -> GiveUp:
     """It waits for this label no more."""
 
-    def give_up(version: Version) -> Version:
+    def give_up(version: PublishedVersion) -> PublishedVersion:
         return replace(version, labels=tuple(one for one in version.labels if one != label))
 
     return give_up
@@ -31,13 +31,13 @@ def without_label(label: str) -> GiveUp:
 
 def given_up(
     decisions: Decisions, model: str, give_up: GiveUp, author: str, reason: str
-) -> list[Change]:
+) -> list[StoreEdit]:
     """The changes of version records that go with it, each of the very record that was read."""
     found = []
     for version in decisions.versions.get(model, {}).values():
         after = give_up(version)
         if after != version:
             found.append(
-                Change(VERSION, version.key, after.to_body(), author, reason, version.etag)
+                StoreEdit(VERSION, version.key, after.to_body(), author, reason, version.etag)
             )
     return found

@@ -16,7 +16,7 @@ from serve.control.storage.store import Key
 T = TypeVar("T")
 
 
-class Wanted:
+class WantedVersions:
     """By what is decided and read at one time. `before` is what was wanted until then.
 
     `ours` are names in Triton that are or were ours.
@@ -27,7 +27,7 @@ class Wanted:
         loadables: Mapping[str, Loadable],
         decisions: Decisions,
         ours: Collection[str],
-        before: "Wanted | None" = None,
+        before: "WantedVersions | None" = None,
     ) -> None:
         off = (name for name in ours if name not in loadables or is_off(loadables[name]))
         settings: Mapping[Key, Mapping[str, Any]] = decisions.server_settings()
@@ -48,7 +48,7 @@ class Wanted:
             self.server_settings = _kept(settings, before.server_settings)
 
     def __repr__(self) -> str:
-        return f"<Wanted {len(self.loadables)} removed={sorted(self.removed)}>"
+        return f"<WantedVersions {len(self.loadables)} removed={sorted(self.removed)}>"
 
     @property
     def models(self) -> Mapping[str, Model]:

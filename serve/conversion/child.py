@@ -28,7 +28,7 @@ _PIECE = 8 * 1024  # characters of a line; longer lines would be cut
 _COPIES = 2  # of a file, while its bytes are turned into a message
 
 
-class Found(Protocol):
+class ReaderResult(Protocol):
     """What a reader finds."""
 
     def to_json(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def main() -> None:
     kind, name, memory, seconds, *words = sys.argv[1:]
     path = Path(name)
     bind(kind, path, memory=int(memory), seconds=int(seconds))
-    read = cast(Callable[..., Found], import_module(READERS[kind]).read)
+    read = cast(Callable[..., ReaderResult], import_module(READERS[kind]).read)
     try:
         tell({"found": read(path, *words).to_json()})
     except Invalid as error:

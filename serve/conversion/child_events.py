@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from serve.conversion.events import STAGES, line_of
-from serve.conversion.report import Stage
+from serve.conversion.report import ConversionStage
 
 _LONGEST = 2000  # characters of one text
 _WIDEST = 2500  # bytes of a text as JSON: six of them fit into a line, which ends at 16 KiB
 _STDOUT = 1
 
 
-class Telling:
+class EventTeller:
     """`telling("stage", stage="convert")` tells, and takes the time; it is a `Tell`.
 
     `stage` is the one that goes on, `warnings` are the texts of all notes.
@@ -37,7 +37,7 @@ class Telling:
         self._seconds: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        return f"<Telling {self.stage} {self._seconds}>"
+        return f"<EventTeller {self.stage} {self._seconds}>"
 
     def __call__(self, kind: str, **facts: Any) -> None:
         if kind == "stage":
@@ -48,10 +48,12 @@ class Telling:
         self._write(line_of(kind, _short(facts)))
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[ConversionStage, ...]:
         """All stages up to now with their times, in the order in which they first began."""
         self._turn(self.stage)
-        return tuple(Stage(name, round(seconds, 3)) for name, seconds in self._seconds.items())
+        return tuple(
+            ConversionStage(name, round(seconds, 3)) for name, seconds in self._seconds.items()
+        )
 
     def _turn(self, stage: str) -> None:
         now = self._clock()

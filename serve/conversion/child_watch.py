@@ -21,7 +21,7 @@ from typing import Any
 
 from serve.conversion.events import STAGES, OnEvent, event_of, failure_facts, failure_of, visible
 from serve.conversion.faults import FAULTS, failed, lacks_memory
-from serve.conversion.limits import Limits
+from serve.conversion.limits import ConversionLimits
 from serve.core.errors import ConversionFailed
 from serve.processes import Child, Exit, Family, Program, spawn
 
@@ -30,7 +30,7 @@ _LAST_LINES = 8
 _LONGEST = 300  # characters of a line of talk that are told
 
 
-async def follow(program: Program, *, limits: Limits, on_event: OnEvent) -> None:
+async def follow(program: Program, *, limits: ConversionLimits, on_event: OnEvent) -> None:
     """Run it to its end; raises the fault. The child is gone when this returns, however it does."""
     heard = _Heard(on_event)
     try:
@@ -41,7 +41,7 @@ async def follow(program: Program, *, limits: Limits, on_event: OnEvent) -> None
     on_event(last)
 
 
-async def _live(program: Program, limits: Limits, heard: "_Heard") -> Mapping[str, Any]:
+async def _live(program: Program, limits: ConversionLimits, heard: "_Heard") -> Mapping[str, Any]:
     try:
         child = spawn(replace(program, nice=limits.nice), on_line=heard)
     except OSError as error:
@@ -63,7 +63,9 @@ async def _live(program: Program, limits: Limits, heard: "_Heard") -> Mapping[st
     return _last(ended, heard, watch, limits)
 
 
-def _last(ended: Exit, heard: "_Heard", watch: "_Watch", limits: Limits) -> Mapping[str, Any]:
+def _last(
+    ended: Exit, heard: "_Heard", watch: "_Watch", limits: ConversionLimits
+) -> Mapping[str, Any]:
     """The event `done`, or the fault that ended it."""
     took = f"it used {_size(watch.peak)} while {heard.doing}"
     if watch.has_killed:

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Iterator
 
-from serve.conversion.request import GENERAL, Request
+from serve.conversion.request import GENERAL, ConversionRequest
 
-_PLAIN = Request("")
+_PLAIN = ConversionRequest("")
 
 
-def command_of(request: Request, *, name: str = "NAME", out: str = "DIR") -> str:
+def command_of(request: ConversionRequest, *, name: str = "NAME", out: str = "DIR") -> str:
     """`servegate convert onnx …` with every option that is not the default, quoted for a shell.
 
     `--seed` is always there: it decides which inputs the gate draws.
@@ -17,7 +17,7 @@ def command_of(request: Request, *, name: str = "NAME", out: str = "DIR") -> str
     return shlex.join([*words, *_options(request)])
 
 
-def _options(request: Request) -> Iterator[str]:
+def _options(request: ConversionRequest) -> Iterator[str]:
     for option, value, default in (
         ("--signature", request.signature, _PLAIN.signature),
         ("--precision", str(request.precision), str(_PLAIN.precision)),

@@ -26,19 +26,19 @@ import numpy as np
 
 from serve.conversion.command import command_of
 from serve.conversion.gate.golden import ZEROS
-from serve.conversion.report import MODEL, Report, StepResult
+from serve.conversion.report import MODEL, ConversionReport, StepResult
 from serve.conversion.report_page import render_html
 from serve.conversion.temporary import temporary
 from serve.core.errors import CheckFailed, Conflict, Invalid, NoSpace
 from serve.core.names import check_model_name
-from serve.core.versions import CONFIG, CONTRACT, CONVERSION, CONVERSION_PAGE, File
+from serve.core.versions import CONFIG, CONTRACT, CONVERSION, CONVERSION_PAGE, VersionFile
 from serve.tensors.contracts import read_contract
 from serve.tensors.datatypes import Shape
-from serve.tensors.signature import DYNAMIC, Signature
+from serve.tensors.signature import DYNAMIC, ModelSignature
 from serve.triton.config import parse
 from serve.triton.config_generation import DEFAULT_BATCH, generate
 from serve.triton.layout import ModelFolder
-from serve.triton.lint import Severity, Subject, lint
+from serve.triton.lint import LintSubject, Severity, lint
 
 Load = Callable[[Path], StepResult]
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -46,7 +46,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def write_entry(
     work: Path,
-    report: Report,
+    report: ConversionReport,
     *,
     name: str,
     out: Path,
@@ -121,7 +121,7 @@ def _check_writable(folder: Path) -> None:
         ) from error
 
 
-def configuration(name: str, report: Report, sizes: Mapping[str, Shape] | None) -> str:
+def configuration(name: str, report: ConversionReport, sizes: Mapping[str, Shape] | None) -> str:
     """The text of config.pbtxt. `sizes`: of each input, as the golden cases have them; None for no
     warm-up.
 
@@ -134,14 +134,14 @@ def configuration(name: str, report: Report, sizes: Mapping[str, Shape] | None) 
     return generate(name, signature, max_batch_size=largest, warm_up=warm_up)
 
 
-def signature_of(report: Report) -> Signature:
+def signature_of(report: ConversionReport) -> ModelSignature:
     """Inputs and outputs of the converted model."""
     page = {name: report.model[name] for name in ("inputs", "outputs")}
     facts = {"opset": report.model.get("opset", {}), "external_data": []}
-    return Signature.from_json({"format": "onnx", **page, "facts": facts})
+    return ModelSignature.from_json({"format": "onnx", **page, "facts": facts})
 
 
-def _warm_up(signature: Signature, sizes: Mapping[str, Shape]) -> Mapping[str, Shape] | None:
+def _warm_up(signature: ModelSignature, sizes: Mapping[str, Shape]) -> Mapping[str, Shape] | None:
     """The sizes for a warm-up; None when they are not known, because a wrong one fails the load."""
     known: dict[str, Shape] = {}
     for spec in signature.inputs:
@@ -153,7 +153,13 @@ def _warm_up(signature: Signature, sizes: Mapping[str, Shape]) -> Mapping[str, S
 
 
 def _fill(
-    draft: Path, work: Path, report: Report, *, name: str, version: int, config: str | None
+    draft: Path,
+    work: Path,
+    report: ConversionReport,
+    *,
+    name: str,
+    version: int,
+    config: str | None,
 ) -> None:
     folder = draft / str(version)
     folder.mkdir()
@@ -166,7 +172,7 @@ def _fill(
     _check(name, version, text, report)
 
 
-def _report(draft: Path, report: Report) -> None:
+def _report(draft: Path, report: ConversionReport) -> None:
     (draft / CONVERSION).write_bytes(report.to_bytes())
     (draft / CONVERSION_PAGE).write_text(render_html(report))
 
@@ -191,9 +197,9 @@ def _sizes(folder: Path) -> Mapping[str, Shape] | None:
     return {name: array.shape for name, array in cases[0].inputs.items()} if cases else {}
 
 
-def _check(name: str, version: int, text: str, report: Report) -> None:
-    file = File(f"{version}/{MODEL}", int(report.model["bytes"]), sha256(b"").hexdigest())
-    found = lint(Subject(name, parse(text), (file,), signature_of(report)))
+def _check(name: str, version: int, text: str, report: ConversionReport) -> None:
+    file = VersionFile(f"{version}/{MODEL}", int(report.model["bytes"]), sha256(b"").hexdigest())
+    found = lint(LintSubject(name, parse(text), (file,), signature_of(report)))
     errors = [str(each) for each in found if each.severity is Severity.ERROR]
     if errors:
         raise CheckFailed(

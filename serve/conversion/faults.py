@@ -18,7 +18,7 @@ _NO_MEMORY = (  # of Python, of C++, of the loader, of the kernel, and of the li
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ConversionFault:
     """One row: what has happened, and what to try unless something better is known."""
 
     code: str
@@ -29,229 +29,233 @@ class Fault:
 
 _ROWS = (
     # The source.
-    Fault(
+    ConversionFault(
         "source_missing",
         "the source was not found",
         "pass the path of a SavedModel folder, or of a .keras, .h5 or .onnx file",
     ),
-    Fault(
+    ConversionFault(
         "source_unknown",
         "this is not a model in a supported format",
         "pass a SavedModel folder, or a .keras, .h5 or .onnx file",
     ),
-    Fault(
+    ConversionFault(
         "source_corrupt",
         "the model cannot be read",
         "save it again with the program that created it",
     ),
-    Fault(
+    ConversionFault(
         "source_invalid",
         "the ONNX file is not a valid model",
         "export it again with opset 18, and check it with onnx.checker.check_model",
     ),
-    Fault(
+    ConversionFault(
         "source_too_large",
         "the model is too large",
         "leave out what inference does not need, such as the optimiser's state",
     ),
-    Fault(
+    ConversionFault(
         "archive_unsafe",
         "the model's files are not safe to open",
         "save the model again with the program that created it, and add no other files",
     ),
-    Fault(
+    ConversionFault(
         "pickle_refused",
         "the model contains a pickle, which runs code when it is loaded",
         "save the weights as arrays, or export a SavedModel yourself",
     ),
-    Fault(
+    ConversionFault(
         "lambda_layer",
         "the model contains a Lambda layer, which is code",
         "run model.export('DIR') where you trust the model, then convert that SavedModel",
     ),
-    Fault(
+    ConversionFault(
         "custom_object",
         "the model needs a class that the file does not contain",
         "run model.export('DIR') where the class is defined, then convert that SavedModel",
     ),
-    Fault(
+    ConversionFault(
         "keras_2",
         "Keras 2 wrote the file, and Keras 3 cannot load it",
         "run tf.saved_model.save(model, 'DIR') in Keras 2 (or with tf_keras), then convert DIR",
     ),
-    Fault(
+    ConversionFault(
         "dangerous_operator",
         "the graph accesses files or the network, or runs native code",
         "remove this step from the graph",
     ),
     # Signatures.
-    Fault(
+    ConversionFault(
         "no_signature",
         "the model has no signature",
         "save it with tf.saved_model.save(model, DIR, signatures=…)",
     ),
-    Fault(
+    ConversionFault(
         "unknown_signature",
         "the model has no signature with this name",
         "list the signatures with servegate convert inspect PATH",
     ),
-    Fault(
+    ConversionFault(
         "ambiguous_signature",
         "the model has several signatures",
         "choose one with --signature NAME",
     ),
-    Fault(
+    ConversionFault(
         "same_name",
         "an input and an output have the same name, which ONNX does not allow",
         "choose a signature whose inputs and outputs have different names",
     ),
-    Fault(
+    ConversionFault(
         "unsupported_input",
         "an input or output is not supported",
         "use a signature with dense tensors",
     ),
-    Fault(
+    ConversionFault(
         "unsupported_datatype",
         "ONNX Runtime or Triton does not support a data type of the graph",
         "cast to float32 or float16",
     ),
     # The graph.
-    Fault(
+    ConversionFault(
         "unsupported_operator",
         "an operator has no ONNX equivalent",
         "move this operation out of the model",
     ),
-    Fault(
+    ConversionFault(
         "python_operator",
         "the graph calls a Python function",
         "rewrite this step with TensorFlow operators",
     ),
-    Fault(
+    ConversionFault(
         "not_deterministic",
         "the model gives different results for the same input",
         "remove random operators, or export with training=False",
     ),
-    Fault(
+    ConversionFault(
         "invalid_graph",
         "the converted graph is not valid",
         "report this with the output of `servegate convert inspect`",
     ),
-    Fault(
+    ConversionFault(
         "cannot_load",
         "ONNX Runtime cannot load the converted graph",
         "use another --precision, or report this with the output of `servegate convert inspect`",
     ),
-    Fault(
+    ConversionFault(
         "model_too_large",
         "the converted model does not fit into one ONNX file",
         "use a smaller model; weights in separate files are not supported",
     ),
     # Limits and machinery.
-    Fault(
+    ConversionFault(
         "out_of_memory",
         "the conversion ran out of memory",
         "use a larger --memory (servegate convert inspect estimates it), or a larger machine",
     ),
-    Fault("no_space", "the disk is full", "set TMPDIR or --out to a disk with more space"),
-    Fault("timed_out", "the conversion took too long", "increase --timeout"),
-    Fault("converter_crashed", "the converter crashed", "see the last lines of its output above"),
-    Fault(
+    ConversionFault(
+        "no_space", "the disk is full", "set TMPDIR or --out to a disk with more space"
+    ),
+    ConversionFault("timed_out", "the conversion took too long", "increase --timeout"),
+    ConversionFault(
+        "converter_crashed", "the converter crashed", "see the last lines of its output above"
+    ),
+    ConversionFault(
         "converter_missing",
         "a package that conversions need is not installed",
         "run pip install '.[convert]' in a checkout of Servegate",
     ),
-    Fault(
+    ConversionFault(
         "interrupted",
         "the control plane was stopped twice during the conversion",
         "check whether the machine runs out of memory, then start the conversion again",
     ),
-    Fault(
+    ConversionFault(
         "not_published",
         "the converted model was not published",
         "look at the checks and the trial of its version",
     ),
-    Fault(
+    ConversionFault(
         "samples_invalid",
         "the samples do not fit the model",
         "use an .npz file with one array per input and one row per sample",
     ),
-    Fault(
+    ConversionFault(
         "samples_too_few",
         "there are not enough rows to verify the INT8 model",
         "pass --labelled with 50 rows or more, --samples with 100 or more, or --accept-unverified",
     ),
     # The gate.
-    Fault(
+    ConversionFault(
         "contract_differs",
         "names, types or shapes differ from the signature",
         "report this; nothing was written",
         is_gate=True,
     ),
-    Fault(
+    ConversionFault(
         "numbers_differ",
         "the converted model gives different results",
         "use a larger --atol and --rtol if you accept larger errors",
         is_gate=True,
     ),
-    Fault(
+    ConversionFault(
         "not_finite",
         "the converted model gives NaN or infinity where the source does not",
         "pass --samples with inputs of a realistic scale",
         is_gate=True,
     ),
-    Fault(
+    ConversionFault(
         "metric_dropped",
         "the converted model is less accurate than its source",
         "use another precision, more samples for calibration, or a larger --max-drop",
         is_gate=True,
     ),
-    Fault(
+    ConversionFault(
         "unverified",
         "the given rows are not sufficient to verify the INT8 model",
         "pass samples from production, --labelled, or --accept-unverified",
         is_gate=True,
     ),
-    Fault(
+    ConversionFault(
         "precision_missing",
         "the model does not compute in the requested precision",
         "use another precision",
         is_gate=True,
     ),
-    Fault(
+    ConversionFault(
         "fp16_overflow",
         "a value does not fit into FP16",
         "use --precision fp32, or scale the layer",
         is_gate=True,
     ),
-    Fault(
+    ConversionFault(
         "not_served",
         "Triton does not serve the converted model correctly",
         "report this with the log above and the output of `servegate convert inspect`",
         is_gate=True,
     ),
     # TensorRT.
-    Fault(
+    ConversionFault(
         "trt_unsupported",
         "TensorRT does not support some nodes of the graph",
         "serve the ONNX file, or quantise symmetrically",
     ),
-    Fault(
+    ConversionFault(
         "trt_profile",
         "the shape profile does not fit the model",
         "pass --profile NAME=MIN:OPT:MAX, for example x=1x8x8x1:8x8x8x1:32x8x8x1",
     ),
-    Fault(
+    ConversionFault(
         "trt_missing",
         "TensorRT is not installed",
         "run the printed docker command on a machine with the GPU that will serve",
     ),
-    Fault(
+    ConversionFault(
         "trt_build_failed",
         "TensorRT did not build the plan",
         "check the node that is named in the message",
     ),
 )
-FAULTS: Mapping[str, Fault] = MappingProxyType({row.code: row for row in _ROWS})
+FAULTS: Mapping[str, ConversionFault] = MappingProxyType({row.code: row for row in _ROWS})
 
 
 def failed(

@@ -57,7 +57,7 @@ def read(path: Path) -> Hdf5:
         ) from error
 
 
-class Window(io.RawIOBase):
+class FileWindow(io.RawIOBase):
     """A part of a file as a file of its own; `ZipExtFile` reads all that it steps over."""
 
     def __init__(self, file: BinaryIO, start: int, size: int) -> None:
@@ -67,7 +67,7 @@ class Window(io.RawIOBase):
         self._position = 0
 
     def __repr__(self) -> str:
-        return f"<Window: {self._size} bytes from {self._start}>"
+        return f"<FileWindow: {self._size} bytes from {self._start}>"
 
     def readable(self) -> bool:
         """It is."""
@@ -108,7 +108,7 @@ def _inner(file: Any, path: Path) -> Any:
         file.seek(member.header_offset + _NAME_LENGTHS)
         name, extra = struct.unpack("<2H", file.read(4))
         start = member.header_offset + _NAME_LENGTHS + 4 + name + extra
-        return Window(file, start, member.file_size)
+        return FileWindow(file, start, member.file_size)
     if member.file_size > MOST_INFLATED:
         why = f"its compressed weights have {member.file_size} bytes, the limit is {MOST_INFLATED}"
         raise failed("source_too_large", why)

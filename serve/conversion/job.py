@@ -10,10 +10,10 @@ import sys
 import traceback
 from pathlib import Path
 
-from serve.conversion.child_events import Telling
+from serve.conversion.child_events import EventTeller
 from serve.conversion.events import STAGES, failure_facts
 from serve.conversion.faults import failed, lacks_memory
-from serve.conversion.task import Task
+from serve.conversion.task import ConversionTask
 from serve.core.errors import ConversionFailed, ServegateError
 
 _NEEDED = frozenset({"tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime", "onnxslim", "h5py"})
@@ -24,9 +24,9 @@ _FULL = ("No space left on device", "Disk quota exceeded", "File too large")  # 
 
 def main() -> None:
     """Do what the file says that the command line names."""
-    telling = Telling()
+    telling = EventTeller()
     try:
-        task = Task.read(Path(sys.argv[1]))
+        task = ConversionTask.read(Path(sys.argv[1]))
         bind(task.memory)
         from serve.conversion.pipeline import run
 

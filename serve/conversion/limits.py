@@ -15,7 +15,7 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConversionLimits:
     """`memory`: bytes that the child and its own children may take together. `seconds`: of the
     clock, from its start to its end. `nice`: its claim to the processor, 0 where somebody waits."""
 
@@ -24,9 +24,9 @@ class Limits:
     nice: int = 10
 
 
-def default_limits() -> Limits:
+def default_limits() -> ConversionLimits:
     """Three quarters of the memory that is free now, and half an hour."""
-    return Limits(max(_LEAST, int(SHARE * free_memory())))
+    return ConversionLimits(max(_LEAST, int(SHARE * free_memory())))
 
 
 def free_memory() -> int:

@@ -24,7 +24,7 @@ from serve.conversion.faults import lacks_memory
 from serve.core.errors import Invalid
 from serve.processes.children import Exit, Program, spawn
 from serve.processes.kernel import die_with
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 ANSWER = ">"
 _SUFFIXES = {".onnx": "onnx", ".plan": "plan", ".engine": "plan"}
@@ -32,7 +32,7 @@ KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")  # of the environment; 
 _LAST_LINES = 50
 
 
-class TooSlow(Invalid):
+class ReaderTooSlow(Invalid):
     """Reading takes longer than it may."""
 
 
@@ -45,7 +45,7 @@ async def read_model(
     *,
     timeout: float = 60.0,  # noqa: ASYNC109 — the child gets it as a limit as well
     memory: int = 2 << 30,
-) -> Signature:
+) -> ModelSignature:
     """The signature of an ONNX file, a SavedModel's folder, or a TensorRT plan.
 
     `memory` bytes are for the reader beside the file itself, `timeout` is in seconds. `Invalid`
@@ -53,7 +53,7 @@ async def read_model(
     death the child notices.
     """
     found = await ask(format_of(path), path, timeout=timeout, memory=memory)
-    return Signature.from_json(found)
+    return ModelSignature.from_json(found)
 
 
 async def ask(
@@ -65,8 +65,8 @@ async def ask(
 ) -> Any:
     """What the reader of this kind finds, as its `to_json` gives it; `words` are its own.
 
-    `Invalid` as `read_model`, `TooSlow` and `TooLarge` among them; `ConversionFailed` from readers
-    that tell their faults by the catalogue.
+    `Invalid` as `read_model`, `ReaderTooSlow` and `TooLarge` among them; `ConversionFailed` from
+    readers that tell their faults by the catalogue.
     """
     program = _program(kind, path, words, timeout, memory)
     heard = _Heard()
@@ -178,8 +178,8 @@ def _judged(path: Path, ended: Exit, heard: _Heard, timeout: float, memory: int)
     return found
 
 
-def _too_slow(path: Path, timeout: float) -> TooSlow:
-    return TooSlow(
+def _too_slow(path: Path, timeout: float) -> ReaderTooSlow:
+    return ReaderTooSlow(
         f"'{path.name}' cannot be read", why=f"reading it takes longer than {timeout:g} s"
     )
 

@@ -15,7 +15,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from serve.core.errors import Invalid
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
 LARGEST_CHECKED = 1 << 29  # bytes; the checker parses the file once more
@@ -31,7 +31,7 @@ DATATYPES = {
 }
 
 
-def read(path: Path) -> Signature:
+def read(path: Path) -> ModelSignature:
     """The file's inputs, outputs and facts; `Invalid` when it is no ONNX model."""
     size = path.stat().st_size
     if size > LARGEST:
@@ -52,10 +52,10 @@ def read(path: Path) -> Signature:
     facts = _facts(model, defaulted if model.ir_version >= 4 else ())
     del model, graph
     facts["checker"] = _check(path, size, facts["external_data"])
-    return Signature("onnx", required, outputs, MappingProxyType(facts))
+    return ModelSignature("onnx", required, outputs, MappingProxyType(facts))
 
 
-def _facts(model: Any, defaulted: Iterable[TensorSpec]) -> dict[str, Any]:
+def _facts(model: Any, defaulted: Iterable[ModelTensor]) -> dict[str, Any]:
     bodies = [model.graph, *model.functions]
     nodes = [node for body in bodies for part in _parts(body) for node in part.node]
     own = {(function.domain, function.name) for function in model.functions}
@@ -95,17 +95,17 @@ def _external(body: Any) -> Iterator[str]:
                 yield from (each.value for each in tensor.external_data if each.key == "location")
 
 
-def _spec(value: Any) -> TensorSpec:
+def _spec(value: Any) -> ModelTensor:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         word = str(kind or "value of no type").removesuffix("_type").replace("_", " ")
-        return TensorSpec(value.name, word, None)
+        return ModelTensor(value.name, word, None)
     tensor = value.type.tensor_type
     element = onnx.TensorProto.DataType.Name(tensor.elem_type)
     shape = None
     if tensor.HasField("shape"):
         shape = tuple(_size(dimension) for dimension in tensor.shape.dim)
-    return TensorSpec(value.name, DATATYPES.get(element, element.lower()), shape)
+    return ModelTensor(value.name, DATATYPES.get(element, element.lower()), shape)
 
 
 def _size(dimension: Any) -> int:

@@ -16,13 +16,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from serve.conversion.child_events import Telling
+from serve.conversion.child_events import EventTeller
 from serve.conversion.command import command_of
 from serve.conversion.faults import failed
 from serve.conversion.gate import (
     Division,
+    GateVerdict,
     Runner,
-    Verdict,
     calibration,
     divide,
     read_labelled,
@@ -30,10 +30,10 @@ from serve.conversion.gate import (
     run_gate,
 )
 from serve.conversion.gate.interface import channels_first
-from serve.conversion.report import Report, StepResult
+from serve.conversion.report import ConversionReport, StepResult
 from serve.conversion.request import Precision
 from serve.conversion.sources import (
-    Kind,
+    SourceKind,
     check_source,
     choose_signature,
     digest_of,
@@ -42,36 +42,36 @@ from serve.conversion.sources import (
     scan,
     size_of,
 )
-from serve.conversion.task import Task
+from serve.conversion.task import ConversionTask
 from serve.conversion.work_folder import versions, write_report, write_result
 from serve.core.errors import ConversionFailed, GateRefused
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 _MOST_OTHERS = 10  # further faults that are told
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OpenSource:
     """The source, ready to be asked. `signature` is its own, so with channels last.
 
     `folder`: the SavedModel, or the ONNX file. `chosen`: the name of its signature.
     """
 
-    kind: Kind
+    kind: SourceKind
     folder: Path
     chosen: str
     runner: Runner
-    signature: Signature
+    signature: ModelSignature
     facts: Mapping[str, Any]
 
 
-def run(task: Task, telling: Telling) -> None:
+def run(task: ConversionTask, telling: EventTeller) -> None:
     """Convert, judge and write; raises the fault, also the one of a gate that refuses."""
     telling("stage", stage="open")
     kind = check_source(task.source)
     source = (
         _onnx_source(task, telling)
-        if kind is Kind.ONNX
+        if kind is SourceKind.ONNX
         else _tensorflow_source(kind, task, telling)
     )
     signature = source.signature
@@ -120,7 +120,7 @@ def run(task: Task, telling: Telling) -> None:
 # --- the source --------------------------------------------------------------------------------
 
 
-def _onnx_source(task: Task, telling: Telling) -> Source:
+def _onnx_source(task: ConversionTask, telling: EventTeller) -> OpenSource:
     """A file that is ONNX already: it is its own source, as ONNX Runtime runs it."""
     from serve.conversion.graphs.last_steps import serialized
     from serve.conversion.graphs.session import OnnxModel
@@ -130,7 +130,9 @@ def _onnx_source(task: Task, telling: Telling) -> Source:
         raise failed("unsupported_input", f"{option} is only for TensorFlow models", hint="omit it")
     with _blaming_the_source():
         runner = OnnxModel(serialized(_given(task.source, telling)))
-    return Source(Kind.ONNX, task.source, "", runner, runner.signature, {"kind": str(Kind.ONNX)})
+    return OpenSource(
+        SourceKind.ONNX, task.source, "", runner, runner.signature, {"kind": str(SourceKind.ONNX)}
+    )
 
 
 @contextmanager
@@ -145,8 +147,8 @@ def _blaming_the_source() -> Iterator[None]:
         raise failed("source_invalid", error.why, **where) from error
 
 
-def _tensorflow_source(kind: Kind, task: Task, telling: Telling) -> Source:
-    if kind is Kind.SAVEDMODEL:  # this needs no TensorFlow, and nothing of the model runs
+def _tensorflow_source(kind: SourceKind, task: ConversionTask, telling: EventTeller) -> OpenSource:
+    if kind is SourceKind.SAVEDMODEL:  # this needs no TensorFlow, and nothing of the model runs
         _refuse(task.source, _chosen(task.source, task.request.signature), None, telling)
     telling("stage", stage="import")
     from serve.conversion import translation
@@ -157,7 +159,7 @@ def _tensorflow_source(kind: Kind, task: Task, telling: Telling) -> Source:
     _refuse(opened.folder, chosen, translation.known_operators(), telling)
     model = translation.SourceModel(opened.folder, chosen)
     facts = {**opened.facts, "signature": chosen}
-    return Source(kind, opened.folder, chosen, model, model.signature, facts)
+    return OpenSource(kind, opened.folder, chosen, model, model.signature, facts)
 
 
 def _chosen(folder: Path, wanted: str) -> str:
@@ -166,13 +168,15 @@ def _chosen(folder: Path, wanted: str) -> str:
 
     signatures = read(folder).facts["signatures"]
     chosen = choose_signature(signatures, wanted)
-    read_one = Signature.from_json({"format": "savedmodel", **signatures[chosen], "facts": {}})
+    read_one = ModelSignature.from_json({"format": "savedmodel", **signatures[chosen], "facts": {}})
     for fault in faults_of_tensors((*read_one.inputs, *read_one.outputs)):
         raise fault
     return chosen
 
 
-def _refuse(folder: Path, signature: str, known: Collection[str] | None, telling: Telling) -> None:
+def _refuse(
+    folder: Path, signature: str, known: Collection[str] | None, telling: EventTeller
+) -> None:
     """Raise the first fault of the operators that the signature reaches; tell the others."""
     faults = faults_of(scan(folder, signature), known=known)
     for other in faults[1 : 1 + _MOST_OTHERS]:
@@ -184,7 +188,7 @@ def _refuse(folder: Path, signature: str, known: Collection[str] | None, telling
 # --- the model ---------------------------------------------------------------------------------
 
 
-def _given(path: Path, telling: Telling | None = None) -> Any:
+def _given(path: Path, telling: EventTeller | None = None) -> Any:
     """An ONNX file with its weights; a ZipMap in it becomes the tensor of which it is made."""
     import onnx
 
@@ -206,12 +210,12 @@ def _given(path: Path, telling: Telling | None = None) -> Any:
     return model
 
 
-def _made(source: Source, task: Task, telling: Telling) -> Any:
+def _made(source: OpenSource, task: ConversionTask, telling: EventTeller) -> Any:
     """The finished model in FP32."""
     from serve.conversion.graphs.last_steps import finish
 
     signature = source.signature
-    if source.kind is Kind.ONNX:
+    if source.kind is SourceKind.ONNX:
         model = _given(source.folder)
     else:
         from serve.conversion import translation
@@ -222,7 +226,7 @@ def _made(source: Source, task: Task, telling: Telling) -> Any:
         signature = translation.channels_first(signature, task.request.nchw)
         gc.collect()
     telling("stage", stage="finish")
-    if source.kind is not Kind.ONNX:
+    if source.kind is not SourceKind.ONNX:
         return finish(model, signature)
     with _blaming_the_source():
         return finish(model, signature)
@@ -255,11 +259,11 @@ def _precision_step(model: Any, precision: Precision) -> Callable[[], StepResult
 
 
 def _write(
-    task: Task,
-    telling: Telling,
-    source: Source,
-    verdict: Verdict,
-    signature: Signature,
+    task: ConversionTask,
+    telling: EventTeller,
+    source: OpenSource,
+    verdict: GateVerdict,
+    signature: ModelSignature,
     model: Any,
     data: bytes,
 ) -> None:
@@ -267,7 +271,7 @@ def _write(
     refused = next((step for step in verdict.steps if not step.passed), None)
     if refused is None and not task.model:
         write_result(task.work, data, verdict.cases, telling)
-    report = Report(
+    report = ConversionReport(
         task.request,
         _facts_of_source(task.source, source),
         _facts_of_model(model, data, signature),
@@ -293,7 +297,7 @@ def _refusal(step: StepResult) -> ConversionFailed:
     )
 
 
-def _facts_of_source(path: Path, source: Source) -> Mapping[str, Any]:
+def _facts_of_source(path: Path, source: OpenSource) -> Mapping[str, Any]:
     specs = source.signature.to_json()
     return {
         "name": path.name,
@@ -305,7 +309,7 @@ def _facts_of_source(path: Path, source: Source) -> Mapping[str, Any]:
     }
 
 
-def _facts_of_model(model: Any, data: bytes, signature: Signature) -> Mapping[str, Any]:
+def _facts_of_model(model: Any, data: bytes, signature: ModelSignature) -> Mapping[str, Any]:
     from serve.conversion.graphs.contents import contents
 
     specs = signature.to_json()

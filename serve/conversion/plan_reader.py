@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import Invalid
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 
 TAG = b"ftrt"
 HEADER = 28  # bytes
@@ -20,7 +20,7 @@ DATATYPES = {"FLOAT": "FP32", "HALF": "FP16", **{n: n for n in ("BF16", "INT8", 
 DATATYPES |= {"BOOL": "BOOL", "UINT8": "UINT8"}
 
 
-def read(path: Path) -> Signature:
+def read(path: Path) -> ModelSignature:
     """What the plan's header says, and its tensors if they can be known; `Invalid` for no plan."""
     with path.open("rb") as file:
         header = file.read(HEADER)
@@ -38,10 +38,10 @@ def read(path: Path) -> Signature:
     except (ImportError, RuntimeError, OSError) as error:
         inputs, outputs, unread = (), (), str(error)[:300]
     facts = {"tensorrt": version, "unread": unread}
-    return Signature("plan", inputs, outputs, MappingProxyType(facts))
+    return ModelSignature("plan", inputs, outputs, MappingProxyType(facts))
 
 
-def _tensors(path: Path) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+def _tensors(path: Path) -> tuple[tuple[ModelTensor, ...], tuple[ModelTensor, ...]]:
     """Inputs and outputs as TensorRT tells them; RuntimeError when this one cannot read the plan.
 
     Code that is in a plan stays off: a runtime allows it only when it is told to.
@@ -51,11 +51,11 @@ def _tensors(path: Path) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]
     engine = tensorrt.Runtime(logger).deserialize_cuda_engine(path.read_bytes())
     if engine is None:
         raise RuntimeError(f"TensorRT {tensorrt.__version__} on this machine cannot read it")
-    found: dict[Any, list[TensorSpec]] = {}
+    found: dict[Any, list[ModelTensor]] = {}
     for index in range(engine.num_io_tensors):
         name = engine.get_tensor_name(index)
         element = engine.get_tensor_dtype(name).name
-        spec = TensorSpec(
+        spec = ModelTensor(
             name, DATATYPES.get(element, element.lower()), tuple(engine.get_tensor_shape(name))
         )
         found.setdefault(engine.get_tensor_mode(name), []).append(spec)

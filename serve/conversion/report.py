@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 from serve.core.errors import Invalid
 
 FILE, MODEL = "conversion.json", "model.onnx"  # in the folder of a conversion
@@ -20,7 +20,7 @@ UNVERIFIED = "unverified"  # a fact of a step: what the user has accepted
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Step(StrEnum):
+class GateStep(StrEnum):
     """The steps of the gate, in their order."""
 
     DETERMINISM = "determinism"
@@ -59,7 +59,7 @@ class OutputError:
 class StepResult:
     """How one step of the gate ended. `code` is a fault of the catalogue, empty when it passed."""
 
-    step: Step
+    step: GateStep
     passed: bool
     summary: str
     code: str = ""
@@ -68,7 +68,7 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ConversionStage:
     """One stage of the work, in the order of the work. `seconds` of the clock."""
 
     name: str
@@ -76,7 +76,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ConversionReport:
     """One conversion. Digests are SHA-256; `peak_memory` in bytes of the child process.
 
     `source` and `model` are facts about the two: kind, digest, bytes, signature, opset, operators.
@@ -84,12 +84,12 @@ class Report:
     `versions`: of Python and all packages that took part. `command` does the same again.
     """
 
-    request: Request
+    request: ConversionRequest
     source: Mapping[str, Any]
     model: Mapping[str, Any]
     is_batched: bool
     steps: tuple[StepResult, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[ConversionStage, ...]
     peak_memory: int
     versions: Mapping[str, str]
     command: str
@@ -133,12 +133,12 @@ class Report:
             if page["format"] != FORMAT:
                 raise ValueError(f"format {page['format']}")
             return cls(
-                Request.from_json(page["request"]),
+                ConversionRequest.from_json(page["request"]),
                 MappingProxyType(dict(page["source"])),
                 MappingProxyType(dict(page["model"])),
                 bool(page["is_batched"]),
                 tuple(_step(each) for each in page["steps"]),
-                tuple(Stage(each["name"], each["seconds"]) for each in page["stages"]),
+                tuple(ConversionStage(each["name"], each["seconds"]) for each in page["stages"]),
                 int(page["peak_memory"]),
                 MappingProxyType(dict(page["versions"])),
                 str(page["command"]),
@@ -175,7 +175,7 @@ def _step(page: Any) -> StepResult:
         for each in page["outputs"]
     )
     return StepResult(
-        Step(page["step"]),
+        GateStep(page["step"]),
         bool(page["passed"]),
         str(page["summary"]),
         str(page["code"]),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from math import log10
 
-from serve.conversion.report import OutputError, Stage
+from serve.conversion.report import ConversionStage, OutputError
 
 _BIN, _GAP = 42, 4  # widths in the picture's own units, which scale with the page
 _LEFT, _TOP, _HEIGHT, _FOOT = 52, 22, 110, 40
@@ -114,7 +114,7 @@ def spoken(error: OutputError) -> str:
     return f"elements of {error.name} by relative error: {', '.join(told)}"
 
 
-def times_svg(stages: Sequence[Stage], texts: Sequence[str]) -> str:
+def times_svg(stages: Sequence[ConversionStage], texts: Sequence[str]) -> str:
     """A bar for each stage, in proportion to its time; empty without stages."""
     longest = max((each.seconds for each in stages), default=0.0)
     if not longest:

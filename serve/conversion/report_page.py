@@ -10,7 +10,7 @@ from typing import Any
 
 from serve.conversion.gate.output_survey import LOG
 from serve.conversion.gate.rules import rule_of, tolerance_of
-from serve.conversion.report import OutputError, Report, Step, StepResult
+from serve.conversion.report import ConversionReport, GateStep, OutputError, StepResult
 from serve.conversion.report_charts import histogram_svg, times_svg
 from serve.conversion.request import Precision
 from serve.pages.frame import page, section
@@ -27,7 +27,7 @@ _NAMES = {"bytes": "size", "ir_version": "IR version", "contents": "contents", "
 _INFINITE = 1e300  # as the gate writes it
 
 
-def render_html(report: Report) -> str:
+def render_html(report: ConversionReport) -> str:
     """The whole page."""
     name = str(report.source.get("name", "")) or report.request.source
     title = f"Conversion of {name}"
@@ -47,7 +47,7 @@ def render_html(report: Report) -> str:
     )
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: ConversionReport) -> str:
     if report.passed and report.unverified:
         return (
             '<div class="verdict bad"><strong>Not verified.</strong> The request accepts an'
@@ -73,7 +73,7 @@ def _verdict(report: Report) -> str:
     )
 
 
-def _tiles(report: Report) -> str:
+def _tiles(report: ConversionReport) -> str:
     """What people ask first, in a few words each."""
     before, after = report.source.get("bytes"), report.model.get("bytes")
     sizes = " → ".join(_size(each) for each in (before, after) if isinstance(each, int))
@@ -95,7 +95,7 @@ def _tiles(report: Report) -> str:
     return f'<dl class="tiles">{"".join(shown)}</dl>'
 
 
-def _right(report: Report) -> str:
+def _right(report: ConversionReport) -> str:
     """Of the labelled rows, before and after."""
     for step in report.steps:
         metric = step.facts.get("metric")
@@ -122,12 +122,12 @@ def _steps(steps: Sequence[StepResult]) -> str:
 # --- how far outputs are off ---------------------------------------------------------------------
 
 
-def _outputs(report: Report, step: StepResult) -> str:
+def _outputs(report: ConversionReport, step: StepResult) -> str:
     figures = "".join(_figure(each, limit_of(report, each)) for each in step.outputs)
     logs = any(each.name.endswith(LOG) for each in step.outputs)
     note = f"{_NOTE}{_NOTE_LOG if logs else ''}"
     title = "Error of each output"
-    title += "" if step.step is Step.NUMBERS else f": {step.step}"
+    title += "" if step.step is GateStep.NUMBERS else f": {step.step}"
     return section(title, f'{figures}<p class="soft">{note}</p>')
 
 
@@ -151,14 +151,14 @@ def _figure(error: OutputError, limit: float | None) -> str:
     )
 
 
-def limit_of(report: Report, error: OutputError) -> float | None:
+def limit_of(report: ConversionReport, error: OutputError) -> float | None:
     """How much of its scale an element may be off at least; None where it may not be at all."""
     if not error.scale:
         return None
     said = tolerance_of(report.request, error.name).atol
     if said is not None:
         return said / error.scale
-    facts = [step.facts for step in report.steps if step.step is Step.DETERMINISM]
+    facts = [step.facts for step in report.steps if step.step is GateStep.DETERMINISM]
     own = next((str(each["arithmetic"]) for each in facts if "arithmetic" in each), "")
     precisions = {report.request.precision, *(one for one in Precision if one == own)}
     return rule_of(*precisions).relative
@@ -185,7 +185,7 @@ def share(value: float) -> str:
 # --- facts ---------------------------------------------------------------------------------------
 
 
-def _sides(report: Report) -> str:
+def _sides(report: ConversionReport) -> str:
     """Facts of both, side by side; what only one has is there as well."""
     names = dict.fromkeys((*report.source, *report.model))
     rows = (
@@ -199,7 +199,7 @@ def _sides(report: Report) -> str:
     return _table(("", "Source", "Model"), rows)
 
 
-def _stages(report: Report) -> str:
+def _stages(report: ConversionReport) -> str:
     total = sum(each.seconds for each in report.stages)
     told = f"<p>{total:.1f} s; peak memory {_size(report.peak_memory)}.</p>"
     return told + times_svg(report.stages, [each.name for each in report.stages])

@@ -23,7 +23,7 @@ class Precision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ConversionRequest:
     """One conversion to ONNX.
 
     `source`: path of a SavedModel folder, .keras, .h5 or .onnx. `signature`: its name, empty when
@@ -59,7 +59,7 @@ class Request:
         return page
 
     @classmethod
-    def from_json(cls, page: Any) -> "Request":
+    def from_json(cls, page: Any) -> "ConversionRequest":
         """Read what `to_json` gave; `Invalid` for anything else."""
         try:
             given = dict(page)

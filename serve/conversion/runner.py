@@ -18,27 +18,27 @@ from pathlib import Path
 from serve.conversion.child_watch import follow
 from serve.conversion.events import OnEvent
 from serve.conversion.faults import failed
-from serve.conversion.limits import Limits, default_limits, surroundings
-from serve.conversion.report import FILE, MODEL, Report
-from serve.conversion.request import Request
+from serve.conversion.limits import ConversionLimits, default_limits, surroundings
+from serve.conversion.report import FILE, MODEL, ConversionReport
+from serve.conversion.request import ConversionRequest
 from serve.core.errors import GateRefused, Invalid
 from serve.core.versions import CONTRACT
 from serve.processes import Program
 
-__all__ = ["Limits", "convert", "default_limits", "read_report", "verify"]
+__all__ = ["ConversionLimits", "convert", "default_limits", "read_report", "verify"]
 
 SCRATCH, TASK = "scratch", "task.json"
 _RESULTS = (MODEL, FILE)
 
 
 async def convert(
-    request: Request,
+    request: ConversionRequest,
     work: Path,
     *,
-    limits: Limits,
+    limits: ConversionLimits,
     on_event: OnEvent,
     base: Path | None = None,
-) -> Report:
+) -> ConversionReport:
     """Convert, and hold the result against the source.
 
     Paths of the request are relative to `base`, the current folder unless it is given. `work` is
@@ -50,14 +50,14 @@ async def convert(
 
 
 async def verify(
-    request: Request,
+    request: ConversionRequest,
     model: Path,
     work: Path,
     *,
-    limits: Limits,
+    limits: ConversionLimits,
     on_event: OnEvent,
     base: Path | None = None,
-) -> Report:
+) -> ConversionReport:
     """Hold an ONNX file that is there already against the source: the gate, and nothing else.
 
     As `convert`, and no model is written.
@@ -65,22 +65,22 @@ async def verify(
     return await _run(request, work, str(model), limits, on_event, base)
 
 
-def read_report(work: Path) -> Report:
+def read_report(work: Path) -> ConversionReport:
     """The report of the conversion that ran in this folder; `Invalid` when there is none."""
     try:
-        return Report.from_json(json.loads((work / FILE).read_bytes()))
+        return ConversionReport.from_json(json.loads((work / FILE).read_bytes()))
     except (OSError, ValueError) as error:
         raise Invalid("the conversion has no report", why=str(error)) from error
 
 
 async def _run(
-    request: Request,
+    request: ConversionRequest,
     work: Path,
     model: str,
-    limits: Limits,
+    limits: ConversionLimits,
     on_event: OnEvent,
     base: Path | None,
-) -> Report:
+) -> ConversionReport:
     scratch = _prepare(request, work, model, limits, base)
     try:
         await follow(_program(scratch), limits=limits, on_event=on_event)
@@ -102,7 +102,9 @@ async def _run(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _prepare(request: Request, work: Path, model: str, limits: Limits, base: Path | None) -> Path:
+def _prepare(
+    request: ConversionRequest, work: Path, model: str, limits: ConversionLimits, base: Path | None
+) -> Path:
     """The scratch folder, with the task in it; `Invalid` for a name that no report could tell."""
     try:
         json.dumps(request.to_json(), ensure_ascii=False).encode()
@@ -134,7 +136,7 @@ def _program(scratch: Path) -> Program:
     )
 
 
-def _result(work: Path) -> Report:
+def _result(work: Path) -> ConversionReport:
     try:
         report = read_report(work)
     except Invalid as error:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import BadRequest, Invalid
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 from serve.wire.protobuf import fields
 
 SERVE, SERVING_DEFAULT, INITIALIZER = "serve", "serving_default", "__saved_model_init_op"
@@ -41,7 +41,7 @@ DATATYPES = {
 OTHERS = {8: "complex64", 18: "complex128", 20: "resource", 21: "variant"}
 
 
-def read(path: Path) -> Signature:
+def read(path: Path) -> ModelSignature:
     """The signatures of the graph with the tag `serve`; `Invalid` when there are none."""
     try:
         graphs = [_Graph(each) for each in _messages((path / "saved_model.pb").read_bytes(), 2)]
@@ -69,7 +69,7 @@ def read(path: Path) -> Signature:
         "tags": sorted(graph.tags),
         "tensorflow": graph.tensorflow,
     }
-    return Signature("savedmodel", inputs, outputs, MappingProxyType(facts))
+    return ModelSignature("savedmodel", inputs, outputs, MappingProxyType(facts))
 
 
 class _Graph:
@@ -78,7 +78,7 @@ class _Graph:
     def __init__(self, message: bytes) -> None:
         self.tags: set[str] = set()
         self.tensorflow = ""
-        self.signatures: dict[str, tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]] = {}
+        self.signatures: dict[str, tuple[tuple[ModelTensor, ...], tuple[ModelTensor, ...]]] = {}
         for number, value in fields(message):
             if number == _META_INFO and isinstance(value, bytes):
                 self.tags |= {tag.decode() for tag in _messages(value, _TAG)}
@@ -92,7 +92,7 @@ class _Graph:
                     )
 
 
-def _specs(signature: bytes, field: int) -> Iterator[TensorSpec]:
+def _specs(signature: bytes, field: int) -> Iterator[ModelTensor]:
     for entry in _messages(signature, field):
         name, tensor = _entry(entry)
         datatype, shape = "unknown", None
@@ -104,7 +104,7 @@ def _specs(signature: bytes, field: int) -> Iterator[TensorSpec]:
         kinds = {number for number, _ in fields(tensor)}
         if kinds & {_SPARSE, _COMPOSITE}:
             datatype = "sparse tensor" if _SPARSE in kinds else "composite tensor"
-        yield TensorSpec(name, datatype, shape)
+        yield ModelTensor(name, datatype, shape)
 
 
 def _shape(message: bytes) -> tuple[int, ...] | None:

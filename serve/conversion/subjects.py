@@ -9,10 +9,10 @@ from types import MappingProxyType
 from serve.conversion.model_reader import read_model
 from serve.conversion.report import unverified_in
 from serve.core.errors import Invalid
-from serve.core.versions import CONVERSION, PLANS, PREPROCESSING, File
+from serve.core.versions import CONVERSION, PLANS, PREPROCESSING, VersionFile
 from serve.triton.config import Configuration, parse
 from serve.triton.layout import ModelFolder
-from serve.triton.lint import Subject
+from serve.triton.lint import LintSubject
 
 _NO_MODELS: Mapping[str, Configuration] = MappingProxyType({})
 _MOST_FILES = 10_000
@@ -27,7 +27,7 @@ async def subject_of(
     others: Mapping[str, Configuration] = _NO_MODELS,
     timeout: float = 60.0,  # noqa: ASYNC109 — handed on to the child
     memory: int = 2 << 30,
-) -> Subject:
+) -> LintSubject:
     """One version of a model's folder; the newest one when it is not said which.
 
     `name` is the folder's unless it is given. The files have their sizes, and no digests of their
@@ -40,7 +40,7 @@ async def subject_of(
     config = None if text is None else parse(text)
     files = tuple(_files(folder, number))
     plans = (model.document(PLANS) or {}).get("plans")
-    subject = Subject(
+    subject = LintSubject(
         name or model.name,
         config,
         files,
@@ -82,7 +82,7 @@ def others_beside(folder: Path, config: Configuration) -> Mapping[str, Configura
     return MappingProxyType(found)
 
 
-def _files(folder: Path, number: int | None) -> Iterator[File]:
+def _files(folder: Path, number: int | None) -> Iterator[VersionFile]:
     """The files of this version and those beside it, as an upload would list them."""
     seen = 0
     for path in sorted(folder.rglob("*")):
@@ -95,4 +95,4 @@ def _files(folder: Path, number: int | None) -> Iterator[File]:
         seen += 1
         if seen > _MOST_FILES:
             raise Invalid(f"'{folder.name}' has more than {_MOST_FILES} files")
-        yield File(relative.as_posix(), path.stat().st_size, _NO_DIGEST)
+        yield VersionFile(relative.as_posix(), path.stat().st_size, _NO_DIGEST)

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ConversionTask:
     """One conversion. `model`: an ONNX file to hold against the source, None to make one.
 
     Paths are absolute; `memory` is in bytes.
     """
 
-    request: Request
+    request: ConversionRequest
     source: Path
     samples: Path | None
     labelled: Path | None
@@ -25,10 +25,10 @@ class Task:
     memory: int
 
     @classmethod
-    def read(cls, path: Path) -> "Task":
+    def read(cls, path: Path) -> "ConversionTask":
         """Read what `running.py` wrote."""
         page: Any = json.loads(path.read_bytes())
-        request, base = Request.from_json(page["request"]), Path(page["base"])
+        request, base = ConversionRequest.from_json(page["request"]), Path(page["base"])
         samples, labelled, model = (
             base / name if name else None
             for name in (request.samples, request.labelled, page["model"])

@@ -10,14 +10,14 @@ import logging
 from pathlib import Path
 
 from serve.conversion.faults import failed
-from serve.conversion.report import Step, StepResult
+from serve.conversion.report import GateStep, StepResult
 from serve.core.errors import CannotStart, Invalid, ServegateError, TrialFailed, TritonDidNotStart
 from serve.tensors.contracts import Case, judge, read_contract
 from serve.triton.config import parse
 from serve.triton.direct_prediction import predict
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.layout import ModelFolder
-from serve.triton.quarantine import Order, Quarantine, Trial, TrialLimits
+from serve.triton.quarantine import Quarantine, QuarantineOrder, QuarantineTrial, TrialLimits
 
 _SILENT = logging.Logger("servegate.trial")  # why a trial fails is in its error
 _SILENT.addHandler(logging.NullHandler())
@@ -31,14 +31,14 @@ def load(
     *,
     state: Path,
     memory: int,
-    facts: Facts | None = None,
+    facts: MachineFacts | None = None,
 ) -> StepResult:
     """How `repository/name` loads and answers; `not_served` when it does not.
 
     `state` is a folder for the throw-away Triton, which may take so many bytes of memory.
     """
     try:
-        installation = Installation.find(facts or Facts.here())
+        installation = Installation.find(facts or MachineFacts.here())
         quarantine = Quarantine(
             installation,
             state=state,
@@ -49,7 +49,7 @@ def load(
         return asyncio.run(_loaded(quarantine, repository, name, version))
     except (CannotStart, TritonDidNotStart) as problem:
         said = f"not loaded in Triton: {problem}"
-        return StepResult(Step.SERVING, True, said, facts={"loaded": False})
+        return StepResult(GateStep.SERVING, True, said, facts={"loaded": False})
 
 
 async def _loaded(quarantine: Quarantine, repository: Path, name: str, version: int) -> StepResult:
@@ -57,7 +57,9 @@ async def _loaded(quarantine: Quarantine, repository: Path, name: str, version: 
     config = parse(ModelFolder(entry).config_text() or "")
     cases = read_contract(entry).cases
     try:
-        async with quarantine.trial(repository, [Order(name, config.for_load([version]))]) as trial:
+        async with quarantine.trial(
+            repository, [QuarantineOrder(name, config.for_load([version]))]
+        ) as trial:
             for case in cases:
                 if why := await _wrong(trial, name, version, case):
                     raise TrialFailed("its results differ from the golden cases", why=why)
@@ -66,10 +68,10 @@ async def _loaded(quarantine: Quarantine, repository: Path, name: str, version: 
             "not_served", f"{error.what}: {error.why}" if error.why else error.what
         ) from error
     count = f"{len(cases)} golden case{'' if len(cases) == 1 else 's'}"
-    return StepResult(Step.SERVING, True, f"Triton loads it, and {count} passed")
+    return StepResult(GateStep.SERVING, True, f"Triton loads it, and {count} passed")
 
 
-async def _wrong(trial: Trial, name: str, version: int, case: Case) -> str:
+async def _wrong(trial: QuarantineTrial, name: str, version: int, case: Case) -> str:
     """Why the answer to a golden case is wrong; empty when it is right."""
     try:
         answer = await predict(

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from serve.conversion.child_events import Telling
-from serve.conversion.report import FILE, MODEL, Report
+from serve.conversion.child_events import EventTeller
+from serve.conversion.report import FILE, MODEL, ConversionReport
 from serve.core.errors import Invalid
 from serve.tensors.contracts import Case, write_contract
 
@@ -25,7 +25,7 @@ PACKAGES = (
 )
 
 
-def write_result(work: Path, model: bytes, cases: Sequence[Case], telling: Telling) -> None:
+def write_result(work: Path, model: bytes, cases: Sequence[Case], telling: EventTeller) -> None:
     """The model and its contract; golden cases that are too large together are left out."""
     (work / MODEL).write_bytes(model)
     kept = list(cases)
@@ -43,7 +43,7 @@ def write_result(work: Path, model: bytes, cases: Sequence[Case], telling: Telli
         (work / path).write_bytes(data)
 
 
-def write_report(work: Path, report: Report) -> None:
+def write_report(work: Path, report: ConversionReport) -> None:
     """The report, whole or not at all."""
     draft = work / f".{FILE}"
     draft.write_bytes(report.to_bytes())

@@ -51,7 +51,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """One API key as it is kept. `models` are shell patterns; `expires` is seconds of the epoch."""
 
     id: str
@@ -72,7 +72,7 @@ class Key:
     @classmethod
     def create(
         cls, role: Role, models: tuple[str, ...] = ("*",), expires: float | None = None
-    ) -> tuple["Key", str]:
+    ) -> tuple["ApiKey", str]:
         """A new key, and the words that its owner has to show: they are kept nowhere."""
         identity, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
         return cls(identity, digest_of(secret.encode()), role, models, expires), (
@@ -80,7 +80,7 @@ class Key:
         )
 
     @classmethod
-    def derived(cls, secret: str) -> tuple["Key", str]:
+    def derived(cls, secret: str) -> tuple["ApiKey", str]:
         """The control plane's own key for the data plane, of the secret that both know; its words.
 
         Every process that knows the secret derives the same one, so nobody has to keep it.
@@ -103,7 +103,7 @@ def is_ours(credential: bytes) -> bool:
     return _OURS.match(credential) is not None
 
 
-def may(key: Key, act: Act, model: str = "") -> bool:
+def may(key: ApiKey, act: Act, model: str = "") -> bool:
     """The decision: whether the key's owner may do this, on this model where one is named."""
     if act in (Act.ADMINISTER, Act.MANAGE) and key.role is not Role.ADMIN:
         return False
@@ -118,7 +118,7 @@ class Access:
 
     def __init__(
         self,
-        keys: Mapping[str, Key],
+        keys: Mapping[str, ApiKey],
         *,
         is_required: bool,
         wall: Callable[[], float],
@@ -128,8 +128,8 @@ class Access:
         self._keys = keys
         self._wall = wall  # seconds since the epoch
         self._remembered = remembered
-        self._known: dict[bytes, Key] = {}  # credentials that were found to be good
-        self._called: dict[tuple[bytes, str], Key] = {}  # who may call what
+        self._known: dict[bytes, ApiKey] = {}  # credentials that were found to be good
+        self._called: dict[tuple[bytes, str], ApiKey] = {}  # who may call what
 
     def __repr__(self) -> str:
         return f"<Access {len(self._keys)} keys, required={self.is_required}>"
@@ -139,7 +139,7 @@ class Access:
         """How many credentials, and how many decisions, are at hand."""
         return len(self._known), len(self._called)
 
-    def who(self, credential: bytes) -> Key | None:
+    def who(self, credential: bytes) -> ApiKey | None:
         """The key behind an Authorization value; None when none is needed. `Unauthenticated`."""
         if not self.is_required:
             return None
@@ -150,7 +150,7 @@ class Access:
             raise Unauthenticated()
         return key
 
-    def check(self, credential: bytes, act: Act, model: str = "") -> Key | None:
+    def check(self, credential: bytes, act: Act, model: str = "") -> ApiKey | None:
         """The key, when it allows this; `Unauthenticated`, `Forbidden`, or `UnknownModel`."""
         key = self._called.get((credential, model)) if act is Act.CALL else None
         if key is not None and (key.expires is None or key.expires > self._wall()):
@@ -168,7 +168,7 @@ class Access:
             self._called[credential, model] = key
         return key
 
-    def _verified(self, credential: bytes) -> Key:
+    def _verified(self, credential: bytes) -> ApiKey:
         match = _KEY.fullmatch(credential)
         if match is None:
             raise Unauthenticated()

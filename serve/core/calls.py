@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from serve.core.snapshot import Target
+from serve.core.snapshot import VersionTarget
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -50,7 +50,7 @@ class Account:
     upstream: float = 0.0
 
 
-class Origin(Protocol):
+class CallOrigin(Protocol):
     """Where a call came from: whoever holds its bytes. Asked only when the call is logged."""
 
     def account(self) -> Account:
@@ -75,7 +75,7 @@ class Call:
     sequence: str = ""
     prefer: str = ""
     credential: bytes = b""
-    origin: Origin | None = None
+    origin: CallOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Choice:
     `stateful` says that the model serves sequences: its state lives on one replica.
     """
 
-    target: Target
+    target: VersionTarget
     by: str
     pinned: bool
     stateful: bool = False

@@ -146,7 +146,7 @@ class Flavour:
 
 
 @dataclass(frozen=True, slots=True)
-class Flavours:
+class VersionFlavours:
     """The further forms of a version, the preferred first. `base`: config.pbtxt is the last."""
 
     preferred: tuple[Flavour, ...] = ()
@@ -158,7 +158,7 @@ class Flavours:
         return (*self.preferred, Flavour(BASE)) if self.base else self.preferred
 
     @classmethod
-    def parse(cls, text: str) -> "Flavours":
+    def parse(cls, text: str) -> "VersionFlavours":
         """Read flavours.json; none for an empty text, `Invalid` says what is wrong with another."""
         if not text:
             return cls()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.core.errors import Invalid
 from serve.core.replicas import Replica
 from serve.core.routes import Split
@@ -26,7 +26,7 @@ LAST_GENERATION = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class VersionTarget:
     """One version as the data plane reaches it: its names in Triton, and who holds it.
 
     `calls_others` says that it is an ensemble or runs code: its answer may come from another model
@@ -53,7 +53,7 @@ class ModelView:
     """
 
     name: str
-    targets: Mapping[int, Target]
+    targets: Mapping[int, VersionTarget]
     labels: Mapping[str, int]
     split: Split | None
     routed: bool = False
@@ -73,7 +73,7 @@ class Snapshot:
     generation: int
     models: Mapping[str, ModelView] = field(default_factory=lambda: MappingProxyType({}))
     replicas: Mapping[str, Replica] = field(default_factory=lambda: MappingProxyType({}))
-    keys: Mapping[str, Key] = field(default_factory=lambda: MappingProxyType({}))
+    keys: Mapping[str, ApiKey] = field(default_factory=lambda: MappingProxyType({}))
     guarded: bool = False
 
     def same_content(self, other: "Snapshot") -> bool:
@@ -131,7 +131,7 @@ class Snapshot:
         )
 
 
-def _key_to_json(key: Key) -> dict[str, Any]:
+def _key_to_json(key: ApiKey) -> dict[str, Any]:
     return {
         "digest": key.digest,
         "role": key.role.value,
@@ -140,11 +140,11 @@ def _key_to_json(key: Key) -> dict[str, Any]:
     }
 
 
-def _key_from_json(name: str, item: Any) -> Key:
+def _key_from_json(name: str, item: Any) -> ApiKey:
     expires = item["expires"]
     if not isinstance(item["models"], list):
         raise Invalid(f"the models of key '{name}' are not a list")
-    return Key(
+    return ApiKey(
         id=name,
         digest=str(item["digest"]),
         role=Role(item["role"]),
@@ -203,7 +203,7 @@ def _model_from_json(name: str, item: Any, find: Callable[[Any], tuple[str, ...]
     for version, entry in item["targets"].items():
         if not entry["physical_name"]:
             raise Invalid(f"version {version} of model '{name}' has no Triton name")
-        targets[int(version)] = Target(
+        targets[int(version)] = VersionTarget(
             model=name,
             version=int(version),
             physical_name=str(entry["physical_name"]),

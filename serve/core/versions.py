@@ -39,7 +39,7 @@ _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 _NUMBER = re.compile(r"^[1-9][0-9]{0,17}\Z")
 
 
-class State(StrEnum):
+class VersionState(StrEnum):
     """How far a version has come, as it is decided and stored.
 
     `LOADING`, `READY` and `SERVING` are never stored: they are what the replicas and the route make
@@ -58,7 +58,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class File:
+class VersionFile:
     """One file: its path with `/` between the parts, its size in bytes, its digest (hex)."""
 
     path: str
@@ -70,7 +70,7 @@ class File:
         return {"path": self.path, "size": self.size, "sha256": self.sha256}
 
 
-def check_files(files: Sequence[File]) -> tuple[File, ...]:
+def check_files(files: Sequence[VersionFile]) -> tuple[VersionFile, ...]:
     """The files in the order of their paths; `Invalid` for the first that breaks a rule.
 
     The rules: parts of paths match `[A-Za-z0-9_][A-Za-z0-9._-]{0,127}`, at most four parts, at most
@@ -112,14 +112,14 @@ class Layout:
     """The files of one version by what they are for. Paths are whole."""
 
     number: int  # of the version folder
-    version: tuple[File, ...]  # below the version folder
-    model: tuple[File, ...]  # beside config.pbtxt, for Triton
-    config: File | None
-    documents: tuple[File, ...]
-    contract: tuple[File, ...]
+    version: tuple[VersionFile, ...]  # below the version folder
+    model: tuple[VersionFile, ...]  # beside config.pbtxt, for Triton
+    config: VersionFile | None
+    documents: tuple[VersionFile, ...]
+    contract: tuple[VersionFile, ...]
 
     @classmethod
-    def of(cls, files: Iterable[File]) -> "Layout":
+    def of(cls, files: Iterable[VersionFile]) -> "Layout":
         """Sort the files; `Invalid` when there is not exactly one version folder."""
         ordered = sorted(files)
         numbers = {
@@ -152,12 +152,12 @@ class Layout:
         )
 
     @property
-    def for_triton(self) -> tuple[File, ...]:
+    def for_triton(self) -> tuple[VersionFile, ...]:
         """What a Triton has to see: the version, the files beside it, and config.pbtxt."""
         return (*self.model, *self.version, *((self.config,) if self.config else ()))
 
 
-def content_digest(files: Iterable[File]) -> str:
+def content_digest(files: Iterable[VersionFile]) -> str:
     """The digest of what an upload says, whatever number its version folder has; hexadecimal."""
     ordered = sorted(files)
     prefix = f"{Layout.of(ordered).number}/"
@@ -215,7 +215,7 @@ class Manifest:
     physical: str
     content: str
     group: str
-    files: tuple[File, ...]
+    files: tuple[VersionFile, ...]
     provenance: Provenance
 
     @property
@@ -249,7 +249,9 @@ class Manifest:
             page = json.loads(data)
             if page["format"] != FORMAT:
                 raise Invalid(f"the manifest's format {page['format']} is not supported")
-            files = [File(str(f["path"]), int(f["size"]), str(f["sha256"])) for f in page["files"]]
+            files = [
+                VersionFile(str(f["path"]), int(f["size"]), str(f["sha256"])) for f in page["files"]
+            ]
             one = cls(
                 str(page["model"]),
                 int(page["version"]),

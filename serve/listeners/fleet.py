@@ -17,7 +17,7 @@ PATIENCE = 5.0  # seconds for one replica to answer
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReplicaQuestion:
     """One question to one replica."""
 
     replica: Replica
@@ -25,7 +25,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FleetAnswers:
     """What the replicas have told, by their names, and which of them have told nothing."""
 
     told: dict[str, list[Entry]]
@@ -50,10 +50,10 @@ class _Told:
 
 
 async def ask_all(
-    parts: Collection[Part],
-    ask: Callable[[Part], Awaitable[Reply]],
+    parts: Collection[ReplicaQuestion],
+    ask: Callable[[ReplicaQuestion], Awaitable[Reply]],
     read: Callable[[Reply], list[Entry] | None],
-) -> Heard | Reply:
+) -> FleetAnswers | Reply:
     """What all have told together; a refusal of Triton's, or an error, when nobody has.
 
     `read` gives the entries of an answer, None for a refusal, and raises for what is neither.
@@ -65,7 +65,7 @@ async def ask_all(
         if one.replica not in missing:
             told.setdefault(one.replica, []).extend(one.entries or ())
     if told:
-        return Heard(told, tuple(sorted(missing)))
+        return FleetAnswers(told, tuple(sorted(missing)))
     for one in said:
         if one.reply is not None:
             return one.reply
@@ -73,8 +73,8 @@ async def ask_all(
 
 
 async def _one(
-    part: Part,
-    ask: Callable[[Part], Awaitable[Reply]],
+    part: ReplicaQuestion,
+    ask: Callable[[ReplicaQuestion], Awaitable[Reply]],
     read: Callable[[Reply], list[Entry] | None],
 ) -> _Told:
     name = part.replica.name

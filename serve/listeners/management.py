@@ -12,18 +12,18 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from serve.core.access import Act
-from serve.core.calls import Call, Headers, Origin, Reply, Verb
+from serve.core.calls import Call, CallOrigin, Headers, Reply, Verb
 from serve.core.errors import NotServed, ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.listeners.grpc.services import Asked, Service, Unary
+from serve.listeners.grpc.services import Service, ServiceRequest, Unary
 from serve.proxy.attempts import NOWHERE
 from serve.proxy.gateway import Gateway
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.grpc_question import ask
 from serve.triton.http_pool import Pool, header_lines, request_line
 from serve.wire import management, management_grpc
-from serve.wire.management import Wish
+from serve.wire.management import ManagementOrder
 from serve.wire.origins import CrossSite, is_cross_site
 from serve.wire.status import OK, code_name
 
@@ -34,7 +34,9 @@ _LARGEST = 1 << 26  # bytes of an answer about regions
 class Manager(Protocol):
     """The way to the control plane."""
 
-    async def manage(self, wish: Wish, *, author: str, within: float) -> Mapping[str, Any]:
+    async def manage(
+        self, wish: ManagementOrder, *, author: str, within: float
+    ) -> Mapping[str, Any]:
         """The settings that hold then; empty for load and unload. Errors as the control raised."""
 
 
@@ -63,7 +65,7 @@ class Management:
         headers: Headers,
         credential: bytes,
         deadline: float,
-        origin: Origin | None = None,
+        origin: CallOrigin | None = None,
     ) -> Reply:
         """The answer to a request for a path that this `takes`. Errors of ours are raised."""
         said = headers if method == "POST" else ()  # others change nothing
@@ -85,12 +87,12 @@ class Management:
         wishes: dict[str, Service] = {one: Unary(self._wish) for one in management_grpc.WISHES}
         return wishes | {one: Unary(self._memory) for one in management_grpc.MEMORY}
 
-    async def _wish(self, asked: Asked) -> Reply:
+    async def _wish(self, asked: ServiceRequest) -> Reply:
         wish = management_grpc.of_grpc(asked.method, asked.message)
         settings = await self._manage(asked.call(Verb.MANAGEMENT, wish.model), asked.metadata, wish)
         return Reply(OK, management_grpc.settings_message(wish.act, settings))
 
-    async def _memory(self, asked: Asked) -> Reply:
+    async def _memory(self, asked: ServiceRequest) -> Reply:
         async def put(replica: Replica) -> Reply:
             seconds = asked.deadline - self._gateway.clock()
             return await ask(
@@ -104,7 +106,7 @@ class Management:
 
         return await self._pass_on(asked.call(Verb.MANAGEMENT), asked.metadata, put)
 
-    async def _manage(self, call: Call, said: Headers, wish: Wish) -> Mapping[str, Any]:
+    async def _manage(self, call: Call, said: Headers, wish: ManagementOrder) -> Mapping[str, Any]:
         """Have the control plane do it, for a caller who may."""
         gateway = self._gateway
         with self._counted(call, said) as (_, begun):

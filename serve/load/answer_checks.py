@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from serve.core.errors import ServegateError
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, LaneProtocol, Payload
 from serve.load.record import MALFORMED, RIGHT, WRONG
 from serve.tensors import codec
 from serve.tensors.datatypes import Array
@@ -97,10 +97,10 @@ def _tfserving(body: bytes, _: int | None) -> Mapping[str, Array]:
     return {name: np.asarray(column) for name, column in columns.items()}
 
 
-_READERS: Mapping[Protocol, Callable[[bytes, int | None], Mapping[str, Array]]] = {
-    Protocol.HTTP_JSON: _kserve,
-    Protocol.HTTP_BINARY: _kserve,
-    Protocol.GRPC: _grpc,
-    Protocol.GRPC_STREAM: _grpc,
-    Protocol.TFSERVING: _tfserving,
+_READERS: Mapping[LaneProtocol, Callable[[bytes, int | None], Mapping[str, Array]]] = {
+    LaneProtocol.HTTP_JSON: _kserve,
+    LaneProtocol.HTTP_BINARY: _kserve,
+    LaneProtocol.GRPC: _grpc,
+    LaneProtocol.GRPC_STREAM: _grpc,
+    LaneProtocol.TFSERVING: _tfserving,
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from serve.core.errors import Invalid
-from serve.load.plan import Arrivals, Shape, Spacing
+from serve.load.plan import Arrivals, RateShape, Spacing
 from serve.load.shapes import curve
 from serve.load.traces import read_trace
 from serve.tensors.datatypes import Array
@@ -49,12 +49,12 @@ def intended(arrivals: Arrivals, seconds: float, *, seed: int) -> tuple[int, ...
 
 def opening_rate(arrivals: Arrivals) -> float:
     """The rate at second 0, for a warm-up: calls per second, at least 1."""
-    has_levels = arrivals.shape in (Shape.RAMP, Shape.STEP)
+    has_levels = arrivals.shape in (RateShape.RAMP, RateShape.STEP)
     return max(arrivals.levels[0] if has_levels else arrivals.rate, 1.0)
 
 
 def _chunks(arrivals: Arrivals, seconds: float, seed: int) -> Iterator[Array]:
-    if arrivals.shape is Shape.TRACE:
+    if arrivals.shape is RateShape.TRACE:
         times = np.array(arrivals.times, np.float64)
         times = times[times < seconds]
         yield from (times[at : at + _CHUNK] for at in range(0, len(times), _CHUNK))
@@ -113,7 +113,7 @@ def parse_arrivals(text: str, rate: float) -> Arrivals:
         )
     spacing = chosen or (Spacing.EVEN if name == "constant" else Spacing.POISSON)
     if (name == "constant" and not colon) or text.strip() == "poisson":
-        return Arrivals(rate, Shape.CONSTANT, spacing)
+        return Arrivals(rate, RateShape.CONSTANT, spacing)
     reader = _READERS.get(name)
     try:
         if reader is not None:
@@ -138,14 +138,14 @@ def _ramp(rest: str, _rate: float, spacing: Spacing) -> Arrivals:
     levels = tuple(map(_number, ends))
     if not any(levels):
         raise ValueError("the rate is always 0")
-    return Arrivals(sum(levels) / 2, Shape.RAMP, spacing, levels)
+    return Arrivals(sum(levels) / 2, RateShape.RAMP, spacing, levels)
 
 
 def _step(rest: str, _rate: float, spacing: Spacing) -> Arrivals:
     levels = tuple(map(_number, rest.split(",")))
     if not any(levels):
         raise ValueError("the rate is always 0")
-    return Arrivals(sum(levels) / len(levels), Shape.STEP, spacing, levels)
+    return Arrivals(sum(levels) / len(levels), RateShape.STEP, spacing, levels)
 
 
 def _spike(rest: str, rate: float, spacing: Spacing) -> Arrivals:
@@ -153,7 +153,7 @@ def _spike(rest: str, rate: float, spacing: Spacing) -> Arrivals:
     if found is None:
         raise ValueError("a spike needs a factor, a start and a duration")
     at, lasting = _duration(found[2]), _duration(found[3])
-    return Arrivals(rate, Shape.SPIKE, spacing, (_number(found[1]),), at, lasting)
+    return Arrivals(rate, RateShape.SPIKE, spacing, (_number(found[1]),), at, lasting)
 
 
 def _diurnal(rest: str, rate: float, spacing: Spacing) -> Arrivals:
@@ -163,7 +163,7 @@ def _diurnal(rest: str, rate: float, spacing: Spacing) -> Arrivals:
     ratio, period = _number(found[1]), _duration(found[2])
     if ratio < 1 or period <= 0:
         raise ValueError("the ratio of peak to trough has to be 1 or more, and the period above 0")
-    return Arrivals(rate, Shape.DIURNAL, spacing, (ratio,), lasting=period)
+    return Arrivals(rate, RateShape.DIURNAL, spacing, (ratio,), lasting=period)
 
 
 _READERS: dict[str, Callable[[str, float, Spacing], Arrivals]] = {
@@ -192,7 +192,7 @@ def _trace(rest: str) -> Arrivals:
         ) from error
     times = read_trace(Path(name), speed=speed)
     rate = len(times) / times[-1] if times[-1] > 0 else float(len(times))
-    return Arrivals(rate, Shape.TRACE, Spacing.POISSON, times=times)
+    return Arrivals(rate, RateShape.TRACE, Spacing.POISSON, times=times)
 
 
 def _number(text: str) -> float:

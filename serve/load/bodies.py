@@ -23,7 +23,7 @@ import numpy as np
 
 from serve.core.calls import Verb
 from serve.core.errors import Invalid
-from serve.load.plan import Payload, Protocol
+from serve.load.plan import LaneProtocol, Payload
 from serve.load.sequences import MARKER_ID, sequence_marker
 from serve.tensors import codec
 from serve.tensors.datatypes import BF16, BYTES, Array, datatype_of, to_raw
@@ -45,21 +45,21 @@ class _Asked(NamedTuple):
     parameters: Mapping[str, int]
 
 
-def path_of(protocol: Protocol, model: str, version: str) -> str:
+def path_of(protocol: LaneProtocol, model: str, version: str) -> str:
     """The path of the URL or of the method. `version`: empty, a number, or a label."""
-    if protocol is Protocol.GRPC:
+    if protocol is LaneProtocol.GRPC:
         return kserve_grpc.method_of(Verb.INFER)
-    if protocol is Protocol.GRPC_STREAM:
+    if protocol is LaneProtocol.GRPC_STREAM:
         return kserve_grpc.method_of(Verb.STREAM)
     name, chosen = quote(model, safe=""), quote(version, safe="")
-    if protocol is Protocol.TFSERVING:
+    if protocol is LaneProtocol.TFSERVING:
         kind = "versions" if version.isdecimal() else "labels"
         return f"/v1/models/{name}{f'/{kind}/{chosen}' if version else ''}:predict"
     return f"/v2/models/{name}{f'/versions/{chosen}' if version else ''}/infer"
 
 
 def payload_of(
-    protocol: Protocol,
+    protocol: LaneProtocol,
     model: str,
     version: str,
     tensors: Mapping[str, Array],
@@ -130,7 +130,7 @@ def _http_binary(asked: _Asked) -> tuple[bytes, Headers]:
     # Triton takes `binary_data_output` for the outputs that nobody names, and only for those.
     outputs = [{"name": name, "parameters": {"binary_data": True}} for name in asked.outputs]
     head = _head(document["inputs"], outputs, document["parameters"], asked)
-    made = codec.HttpRequest(head + tensors, len(head))
+    made = codec.HttpInferRequest(head + tensors, len(head))
     return made.body, tuple(made.headers.items())
 
 
@@ -245,12 +245,12 @@ def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-_ENCODERS: Mapping[Protocol, Callable[[_Asked], tuple[bytes, Headers]]] = MappingProxyType(
+_ENCODERS: Mapping[LaneProtocol, Callable[[_Asked], tuple[bytes, Headers]]] = MappingProxyType(
     {
-        Protocol.HTTP_JSON: _http_json,
-        Protocol.HTTP_BINARY: _http_binary,
-        Protocol.GRPC: _grpc,
-        Protocol.GRPC_STREAM: _grpc,
-        Protocol.TFSERVING: _tfserving,
+        LaneProtocol.HTTP_JSON: _http_json,
+        LaneProtocol.HTTP_BINARY: _http_binary,
+        LaneProtocol.GRPC: _grpc,
+        LaneProtocol.GRPC_STREAM: _grpc,
+        LaneProtocol.TFSERVING: _tfserving,
     }
 )

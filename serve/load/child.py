@@ -26,10 +26,10 @@ from functools import partial
 
 from serve.core.errors import CannotStart, ServegateError
 from serve.load.engine.follower import Follower, Nobody
-from serve.load.engine.events import Tell, Telling, event_of, take_stdout
-from serve.load.engine.worker import Worker
+from serve.load.engine.events import Tell, EventWriter, event_of, take_stdout
+from serve.load.engine.worker import LoadWorker
 from serve.load.locust_master import Master
-from serve.load.plan import Plan
+from serve.load.plan import LoadPlan
 from serve.processes.kernel import carry_name, die_with
 
 NOBODY = 3  # the exit status of a worker that no master has answered
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _lead(asked: argparse.Namespace) -> int:
-    tell = Telling(take_stdout())
+    tell = EventWriter(take_stdout())
     try:
         text = sys.stdin.buffer.read()
         if asked.workers > 1:
@@ -58,7 +58,7 @@ def _lead(asked: argparse.Namespace) -> int:
             host, port = address_of(asked.listen)
             _lead_master(Master(text, host=host, port=port, expect=asked.expect, tell=tell))
         else:
-            Worker(Plan.from_json(json.loads(text)), worker=0, workers=1).run(tell)
+            LoadWorker(LoadPlan.from_json(json.loads(text)), worker=0, workers=1).run(tell)
         tell({"type": "ended"})
         return 0
     except ServegateError as error:

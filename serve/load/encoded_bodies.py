@@ -13,7 +13,7 @@ import numpy as np
 
 from serve.core.errors import Invalid
 from serve.load.bodies import path_of, payload_of
-from serve.load.plan import Lane, Payload, Protocol, Sequences
+from serve.load.plan import Lane, LaneProtocol, Payload, Sequences
 from serve.load.sequences import sequence_marker
 from serve.tensors.datatypes import Array
 
@@ -21,7 +21,7 @@ MOST = 256 << 20  # bytes of all bodies of a plan
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PreparedCall:
     """The tensors of one call. `expected`: the class that each row should score highest."""
 
     tensors: Mapping[str, Array]
@@ -30,10 +30,10 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class CallWay:
     """One way of calling. `prefix` is what stands before the path in its URL, often nothing."""
 
-    protocol: Protocol
+    protocol: LaneProtocol
     address: str
     weight: float = 1.0
     tls: bool = False
@@ -41,7 +41,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedVersion:
     """What every call asks for: `version` is empty, a number or a label.
 
     `output`: whose top class is checked; empty for none. `sequence`: calls of one sequence, 0 for a
@@ -61,7 +61,7 @@ def cut(
     batched: Collection[str],
     batch: int,
     classes: Array | None = None,
-) -> tuple[Request, ...]:
+) -> tuple[PreparedCall, ...]:
     """Requests of `batch` rows each; what is left at the end is no request.
 
     The inputs in `batched` count rows in their first dimension, and one of a single row is repeated
@@ -75,7 +75,7 @@ def cut(
             try_this="use --expect with one class per row, in the same order",
         )
     if not batched:
-        return (Request(tensors, 1, _classes(classes)),)
+        return (PreparedCall(tensors, 1, _classes(classes)),)
     if rows == 1 < batch:
         tensors = {name: _repeated(one, batch, name in batched) for name, one in tensors.items()}
         classes = None if classes is None else np.repeat(classes, batch)
@@ -86,7 +86,7 @@ def cut(
             why=f"the input has {rows}; a single row would be repeated",
         )
     return tuple(
-        Request(
+        PreparedCall(
             {
                 name: one[first : first + batch]
                 if name in batched and len(one) == rows
@@ -100,7 +100,9 @@ def cut(
     )
 
 
-def lanes(ways: Sequence[Way], requests: Sequence[Request], asked: Asked) -> tuple[Lane, ...]:
+def lanes(
+    ways: Sequence[CallWay], requests: Sequence[PreparedCall], asked: RequestedVersion
+) -> tuple[Lane, ...]:
     """A lane for each way, with every request in its encoding; `Invalid` for more than `MOST`."""
     raw = sum(one.nbytes for each in requests for one in each.tensors.values())
     _require_room(raw * len(ways), len(requests), len(ways))
@@ -117,7 +119,7 @@ def lanes(ways: Sequence[Way], requests: Sequence[Request], asked: Asked) -> tup
     return tuple(made)
 
 
-def _lane(way: Way, payloads: tuple[Payload, ...], asked: Asked) -> Lane:
+def _lane(way: CallWay, payloads: tuple[Payload, ...], asked: RequestedVersion) -> Lane:
     length, marker = asked.sequence, sequence_marker
     return Lane(
         name=str(way.protocol),
@@ -132,7 +134,7 @@ def _lane(way: Way, payloads: tuple[Payload, ...], asked: Asked) -> Lane:
     )
 
 
-def _payload(protocol: Protocol, request: Request, asked: Asked) -> Payload:
+def _payload(protocol: LaneProtocol, request: PreparedCall, asked: RequestedVersion) -> Payload:
     return payload_of(
         protocol,
         asked.model,

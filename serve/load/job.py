@@ -23,7 +23,7 @@ _ASKED_ALREADY = ("--listen", "--expect-workers", "--workers", "--key-file", "--
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LoadJobPlace:
     """Where it runs. `workers`: pods that call, each on `cpu` cores of its own.
 
     `key_secret`: a Secret whose entry `key` is the API key, or empty. `seconds` until it is given
@@ -39,7 +39,7 @@ class Place:
     seconds: int = 3600
 
 
-def manifest(name: str, words: Sequence[str], place: Place) -> str:
+def manifest(name: str, words: Sequence[str], place: LoadJobPlace) -> str:
     """The Job, and what it needs beside it, as YAML.
 
     `words` are what would be written behind `servegate load run`. `Invalid` for options that the
@@ -60,7 +60,7 @@ def manifest(name: str, words: Sequence[str], place: Place) -> str:
     return text
 
 
-def _service(label: str, place: Place) -> dict[str, Any]:
+def _service(label: str, place: LoadJobPlace) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -74,7 +74,7 @@ def _service(label: str, place: Place) -> dict[str, Any]:
     }
 
 
-def _job(label: str, words: Sequence[str], place: Place) -> dict[str, Any]:
+def _job(label: str, words: Sequence[str], place: LoadJobPlace) -> dict[str, Any]:
     count = place.workers + 1 if place.workers > 1 else 1  # the master calls nobody itself
     many = {"completionMode": "Indexed", "completions": count, "parallelism": count}
     return {
@@ -94,7 +94,7 @@ def _job(label: str, words: Sequence[str], place: Place) -> dict[str, Any]:
     }
 
 
-def _pod(label: str, words: Sequence[str], place: Place) -> dict[str, Any]:
+def _pod(label: str, words: Sequence[str], place: LoadJobPlace) -> dict[str, Any]:
     volumes: list[dict[str, Any]] = [{"name": "reports", "emptyDir": {"sizeLimit": "1Gi"}}]
     if place.key_secret:
         secret = {"secretName": place.key_secret, "items": [{"key": "key", "path": "key"}]}
@@ -108,7 +108,7 @@ def _pod(label: str, words: Sequence[str], place: Place) -> dict[str, Any]:
     return pod | {"subdomain": label} if place.workers > 1 else pod
 
 
-def _container(label: str, words: Sequence[str], place: Place) -> dict[str, Any]:
+def _container(label: str, words: Sequence[str], place: LoadJobPlace) -> dict[str, Any]:
     resources = {"cpu": place.cpu, "memory": place.memory, "ephemeral-storage": "1Gi"}
     mounts: list[dict[str, Any]] = [{"name": "reports", "mountPath": FOLDER}]
     if place.key_secret:
@@ -125,7 +125,7 @@ def _container(label: str, words: Sequence[str], place: Place) -> dict[str, Any]
     }
 
 
-def _command(label: str, words: Sequence[str], place: Place) -> dict[str, Any]:
+def _command(label: str, words: Sequence[str], place: LoadJobPlace) -> dict[str, Any]:
     run = ["servegate", "load", "run", *words, "--json", "--share", "--out", FOLDER]
     if place.key_secret:
         run += ["--key-file", _KEY]
@@ -138,7 +138,7 @@ def _command(label: str, words: Sequence[str], place: Place) -> dict[str, Any]:
     return {"command": ["sh", "-c", script, "load", *run, *listen]}
 
 
-def _metadata(label: str, place: Place) -> dict[str, Any]:
+def _metadata(label: str, place: LoadJobPlace) -> dict[str, Any]:
     named: dict[str, Any] = {"name": label}
     if place.namespace:
         named["namespace"] = place.namespace

@@ -51,7 +51,7 @@ class GatewayTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ObservedSeries:
     """A reading over time: `replica local-0`, `calls in flight`, of `unit`."""
 
     group: str  # replica | gpu | gateway | control | pool
@@ -63,7 +63,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ObservedEvent:
     """Something that happened: an action of the scenario, a change in force, a replica's state."""
 
     at: float
@@ -71,7 +71,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class ObservedHint:
     """How many replicas a pool should have from a moment on, and why: `reasons` are code and text.
 
     `what` is the number in words; `is_held`: it is only kept, because too little is known.
@@ -91,9 +91,9 @@ class Observed:
 
     triton: tuple[TritonTimes, ...] = ()
     gateway: GatewayTimes | None = None
-    series: tuple[Series, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    hints: tuple[Advice, ...] = ()
+    series: tuple[ObservedSeries, ...] = ()
+    marks: tuple[ObservedEvent, ...] = ()
+    hints: tuple[ObservedHint, ...] = ()
     problems: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)  # versions of gateway and Tritons, …
 
@@ -113,16 +113,16 @@ class Observed:
             ),
             gateway=page["gateway"] and GatewayTimes(**page["gateway"]),
             series=tuple(
-                Series(**(one | {key: tuple(one[key]) for key in ("seconds", "values")}))
+                ObservedSeries(**(one | {key: tuple(one[key]) for key in ("seconds", "values")}))
                 for one in page["series"]
             ),
-            marks=tuple(Mark(**one) for one in page["marks"]),
+            marks=tuple(ObservedEvent(**one) for one in page["marks"]),
             hints=tuple(_advice(one) for one in page.get("hints", ())),  # older reports have none
             problems=tuple(page["problems"]),
             facts=dict(page["facts"]),
         )
 
 
-def _advice(page: Mapping[str, Any]) -> Advice:
+def _advice(page: Mapping[str, Any]) -> ObservedHint:
     reasons = tuple((str(code), str(text)) for code, text in page["reasons"])
-    return Advice(**{**page, "reasons": reasons})
+    return ObservedHint(**{**page, "reasons": reasons})

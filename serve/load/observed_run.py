@@ -16,10 +16,10 @@ from typing import Protocol
 
 from serve.core.errors import ServegateError, first_of
 from serve.load.histogram import Histogram
-from serve.load.observed import Mark, Observed
-from serve.load.plan import Plan
-from serve.load.record import NEVER_STARTED, RIGHT, Record, Window
-from serve.load.reports.report import Run
+from serve.load.observed import Observed, ObservedEvent
+from serve.load.plan import LoadPlan
+from serve.load.record import NEVER_STARTED, RIGHT, Record, RecordWindow
+from serve.load.reports.report import LoadRun
 from serve.load.runner import run
 
 _LATER = 0.3  # seconds after a second's end in which its windows come
@@ -38,7 +38,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """The last three seconds of a run that goes on.
 
     `second` of `seconds`. `sent`, `right` and `failed` count calls that ended; `rate` is right
@@ -75,7 +75,7 @@ class Observing(Protocol):
 
 
 async def perform(
-    plan: Plan,
+    plan: LoadPlan,
     *,
     label: str,
     objective: str = "",
@@ -84,9 +84,9 @@ async def perform(
     expect: int = 0,
     observer: Observing | None = None,
     actions: Sequence[Action] = (),
-    tell: Callable[[Progress], None],
+    tell: Callable[[RunProgress], None],
     stop: asyncio.Event | None = None,
-) -> Run:
+) -> LoadRun:
     """Make one run; see `running.run` for `workers`, `listen`, `expect`, and what is raised.
 
     Setting `stop` (from a handler of Ctrl-C) ends it early: the run that is returned has what was
@@ -104,7 +104,7 @@ async def perform(
     outline = plan.outline()
     if stop is not None and stop.is_set():
         outline["stopped_after"], observed = stage.stopped(observed)
-    return Run(label, outline, record, observed, objective, expect or workers)
+    return LoadRun(label, outline, record, observed, objective, expect or workers)
 
 
 async def _on(stage: _Stage, make: Callable[..., Awaitable[Record]]) -> Record:
@@ -132,10 +132,10 @@ class _Stage:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: LoadPlan,
         actions: Sequence[Action],
         observer: Observing | None,
-        tell: Callable[[Progress], None],
+        tell: Callable[[RunProgress], None],
     ) -> None:
         self.problems: list[str] = []
         self._is_over = asyncio.Event()
@@ -143,10 +143,10 @@ class _Stage:
         self._actions = actions
         self._observer = observer
         self._tell = tell
-        self._marks: list[Mark] = []
+        self._marks: list[ObservedEvent] = []
         self._has_begun = asyncio.Event()
         self._zero = 0.0  # by time.monotonic
-        self._recent: deque[tuple[float, Window]] = deque()
+        self._recent: deque[tuple[float, RecordWindow]] = deque()
 
     def __repr__(self) -> str:
         return f"<_Stage {len(self._actions)} actions, {len(self._marks)} marks>"
@@ -156,7 +156,7 @@ class _Stage:
         self._zero = time.monotonic()
         self._has_begun.set()
 
-    def take(self, _: int, window: Window) -> None:
+    def take(self, _: int, window: RecordWindow) -> None:
         """Keep it for the next progress."""
         self._recent.append((time.monotonic(), window))
 
@@ -230,7 +230,7 @@ class _Stage:
             self.problems.append(text)
         ended = self._second()
         took = f" (took {ended - began:.1f} s)" if ended - began > _LONG else ""
-        self._marks.append(Mark(ended, text + took))
+        self._marks.append(ObservedEvent(ended, text + took))
 
     async def _comes(self, action: Action) -> bool:
         """Wait for an action's second; False when the run is over before."""
@@ -249,7 +249,7 @@ class _Stage:
     def _second(self) -> float:
         return time.monotonic() - self._zero
 
-    def _progress(self, second: float) -> Progress:
+    def _progress(self, second: float) -> RunProgress:
         while self._recent and self._recent[0][0] < time.monotonic() - _BACK:
             self._recent.popleft()
         windows = [window for _, window in self._recent]
@@ -264,7 +264,7 @@ class _Stage:
         latency = Histogram.merged(cell.latency for _, cell in cells)
         p50, p99 = latency.quantiles((0.5, 0.99))
         lag = Histogram.merged(window.generator.lag for window in windows).quantile(0.99)
-        return Progress(
+        return RunProgress(
             second=second,
             seconds=self._plan.seconds,
             sent=sent,

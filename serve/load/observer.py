@@ -27,9 +27,9 @@ from urllib.parse import quote
 from serve.load.observations import gateway_counts
 from serve.load.observations.changes import Changes
 from serve.load.observations.gateway_counts import GatewayCounts, is_gateways
-from serve.load.observations.hints import Hints
+from serve.load.observations.hints import HintWatch
 from serve.load.observations.questions import Questions
-from serve.load.observations.readings import Readings
+from serve.load.observations.readings import RunReadings
 from serve.load.observations.triton_counts import TritonCounts
 from serve.load.observed import Observed
 
@@ -38,7 +38,7 @@ _SELDOM = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoadTarget:
     """Where a model is served. `admin_url` and `metrics_url` are empty for a bare Triton.
 
     `metrics_url` is the whole address, `/metrics` included. `key` is shown as a bearer token;
@@ -60,12 +60,12 @@ class Target:
         return f"{self.http_url.rstrip('/')}/v2/models/{quote(self.model, safe='')}"
 
 
-class Observer:
+class RunObserver:
     """One run's: `begin`, then `watch` until it is cancelled, then `end`."""
 
     def __init__(
         self,
-        target: Target,
+        target: LoadTarget,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -80,14 +80,14 @@ class Observer:
         self._triton = TritonCounts(target.model)
         self._gateway = GatewayCounts()
         self._changes = Changes()
-        self._readings = Readings(target.http_url)
-        self._hints = Hints(target.model)
+        self._readings = RunReadings(target.http_url)
+        self._hints = HintWatch(target.model)
         self._told: list[str] = []
         self._facts: dict[str, Any] = {}
         self._history_at = 0.0
 
     def __repr__(self) -> str:
-        return f"<Observer of {self._target.model} at {self._target.http_url}>"
+        return f"<RunObserver of {self._target.model} at {self._target.http_url}>"
 
     async def begin(self) -> None:
         """What there is before the run; never raises for somebody who does not answer."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Protocol(StrEnum):
+class LaneProtocol(StrEnum):
     """How a lane speaks."""
 
     HTTP_JSON = "http-json"  # KServe v2, tensors as JSON
@@ -91,7 +91,7 @@ class Lane:
     """
 
     name: str
-    protocol: Protocol
+    protocol: LaneProtocol
     address: str
     path: str
     payloads: tuple[Payload, ...]
@@ -122,7 +122,7 @@ class Lane:
         found = page["sequences"]
         return cls(
             name=str(page["name"]),
-            protocol=Protocol(page["protocol"]),
+            protocol=LaneProtocol(page["protocol"]),
             address=str(page["address"]),
             path=str(page["path"]),
             payloads=tuple(map(Payload.from_json, page["payloads"])),
@@ -133,7 +133,7 @@ class Lane:
         )
 
 
-class Shape(StrEnum):
+class RateShape(StrEnum):
     """How the intended rate moves over a run; `rate` is the plan's rate, d its seconds."""
 
     CONSTANT = "constant"  # rate
@@ -156,7 +156,7 @@ class Arrivals:
     """When calls should start. `rate` is in calls per second, over all workers."""
 
     rate: float
-    shape: Shape = Shape.CONSTANT
+    shape: RateShape = RateShape.CONSTANT
     spacing: Spacing = Spacing.POISSON
     levels: tuple[float, ...] = ()
     at: float = 0.0
@@ -180,7 +180,7 @@ class Arrivals:
         """What `to_json` has made."""
         return cls(
             rate=float(page["rate"]),
-            shape=Shape(page["shape"]),
+            shape=RateShape(page["shape"]),
             spacing=Spacing(page["spacing"]),
             levels=tuple(map(float, page["levels"])),
             at=float(page["at"]),
@@ -212,7 +212,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """A whole run: open with `arrivals`, or closed with `closed`; exactly one is set.
 
     `warm_up`: seconds before second 0, in which calls are made and not recorded. `most`:
@@ -245,7 +245,7 @@ class Plan:
         }
 
     @classmethod
-    def from_json(cls, page: Mapping[str, Any]) -> Plan:
+    def from_json(cls, page: Mapping[str, Any]) -> LoadPlan:
         """What `to_json` has made."""
         return cls(
             lanes=tuple(map(Lane.from_json, page["lanes"])),

@@ -34,7 +34,7 @@ _LOWEST = 1 / 64  # of the first rate; below it the search gives up
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RateTrial:
     """One run at one rate, in calls per second.
 
     `why`: what was not met; empty where it passed. `achieved`: right answers per second. `p99`: in
@@ -49,12 +49,12 @@ class Trial:
     step: str = ""
 
 
-Attempt = Callable[[float, int], Awaitable[Trial]]
+Attempt = Callable[[float, int], Awaitable[RateTrial]]
 """Makes a trial at a rate; the number counts the trials from 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search came to.
 
     `rate`: the highest that passed and was confirmed; 0 where none was. `failed`: the lowest above
@@ -65,13 +65,13 @@ class Found:
     rate: float
     failed: float
     is_confirmed: bool
-    trials: tuple[Trial, ...]
+    trials: tuple[RateTrial, ...]
     notes: tuple[str, ...]
 
 
 async def find_max(
     attempt: Attempt, *, first: float, most: float, precision: float = 0.03, trials: int = TRIALS
-) -> Found:
+) -> SearchResult:
     """Search from `first` up to `most`, until the bracket's ends differ by `precision`.
 
     What `attempt` raises ends the search. `Invalid` for numbers that allow no search.
@@ -111,7 +111,7 @@ class Search:
     failures: Counter[float] = field(default_factory=Counter)
     candidate: float = 0.0
     confirmed: float = 0.0
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[RateTrial] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -150,7 +150,7 @@ class Search:
             return high, "again"
         return low, "confirmation"
 
-    def take(self, trial: Trial) -> None:
+    def take(self, trial: RateTrial) -> None:
         """Learn what a trial came to."""
         self.trials.append(trial)
         rate = trial.rate
@@ -164,7 +164,7 @@ class Search:
             self.notes.append(f"{rate:g}/s was rejected because its confirmation failed twice.")
             self.candidate = _round(rate / (1 + self.precision))
 
-    def found(self) -> Found:
+    def found(self) -> SearchResult:
         """What can be said now: what is confirmed, else the best that passed and never failed."""
         failed = Counter(each.rate for each in self.trials if not each.passed)
         passed = (each.rate for each in self.trials if each.passed and not failed[each.rate])
@@ -175,9 +175,9 @@ class Search:
             notes.append(f"Even {min(each.rate for each in self.trials):g}/s did not pass.")
         elif above == math.inf:
             notes.append(f"No rate up to {rate:g}/s failed. The limit may be higher.")
-        return Found(rate, above, self.confirmed > 0, tuple(self.trials), tuple(notes))
+        return SearchResult(rate, above, self.confirmed > 0, tuple(self.trials), tuple(notes))
 
-    def _take_pass(self, trial: Trial) -> None:
+    def _take_pass(self, trial: RateTrial) -> None:
         rate = trial.rate
         if trial.step == "confirmation":
             self.confirmed = rate

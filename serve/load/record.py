@@ -27,7 +27,7 @@ LATE = 0.010  # seconds after its intended time at which a start counts as late 
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class CallKey:
     """What calls are told apart by. `lane` is its number in the plan.
 
     `decision` is the header `servegate-version` as it came (`2; by=split; generation=7`); from a
@@ -54,7 +54,7 @@ class Key:
 
 
 @dataclass(slots=True)
-class Cell:
+class RecordCell:
     """The calls of one key in one second."""
 
     latency: Histogram = field(default_factory=Histogram)  # from the intended start to the end
@@ -66,7 +66,7 @@ class Cell:
         """How many."""
         return self.latency.count
 
-    def merge(self, other: Cell) -> None:
+    def merge(self, other: RecordCell) -> None:
         """Add another one."""
         self.latency.merge(other.latency)
         self.service.merge(other.service)
@@ -81,7 +81,7 @@ class Cell:
         }
 
     @classmethod
-    def from_json(cls, page: Mapping[str, Any]) -> Cell:
+    def from_json(cls, page: Mapping[str, Any]) -> RecordCell:
         """What `to_json` has made."""
         return cls(
             Histogram.from_json(page["latency"]),
@@ -91,7 +91,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Generator:
+class GeneratorLoad:
     """How the generator itself was, in one second, added up over workers unless told otherwise.
 
     `lag`: real start − intended start of the calls that were meant to start in this second (open
@@ -108,7 +108,7 @@ class Generator:
     cpu: float = 0.0
     busiest: float = 0.0
 
-    def merge(self, other: Generator) -> None:
+    def merge(self, other: GeneratorLoad) -> None:
         """Add another worker's, or a later message of the same."""
         self.lag.merge(other.lag)
         self.ended += other.ended
@@ -129,7 +129,7 @@ class Generator:
         }
 
     @classmethod
-    def from_json(cls, page: Mapping[str, Any]) -> Generator:
+    def from_json(cls, page: Mapping[str, Any]) -> GeneratorLoad:
         """What `to_json` has made."""
         return cls(
             Histogram.from_json(page["lag"]),
@@ -142,16 +142,16 @@ class Generator:
 
 
 @dataclass(slots=True)
-class Window:
+class RecordWindow:
     """What is known of one second of a run, from one worker or from all."""
 
-    cells: dict[Key, Cell] = field(default_factory=dict)
-    generator: Generator = field(default_factory=Generator)
+    cells: dict[CallKey, RecordCell] = field(default_factory=dict)
+    generator: GeneratorLoad = field(default_factory=GeneratorLoad)
 
-    def merge(self, other: Window) -> None:
+    def merge(self, other: RecordWindow) -> None:
         """Add what another worker, or a later message, knows of the same second."""
         for key, cell in other.cells.items():
-            self.cells.setdefault(key, Cell()).merge(cell)
+            self.cells.setdefault(key, RecordCell()).merge(cell)
         self.generator.merge(other.generator)
 
     def to_json(self) -> dict[str, Any]:
@@ -163,34 +163,36 @@ class Window:
         return {"cells": cells, "generator": self.generator.to_json()}
 
     @classmethod
-    def from_json(cls, page: Mapping[str, Any]) -> Window:
+    def from_json(cls, page: Mapping[str, Any]) -> RecordWindow:
         """What `to_json` has made."""
         cells = {
-            Key(int(one["lane"]), str(one["outcome"]), str(one["decision"])): Cell.from_json(one)
+            CallKey(
+                int(one["lane"]), str(one["outcome"]), str(one["decision"])
+            ): RecordCell.from_json(one)
             for one in page["cells"]
         }
-        return cls(cells, Generator.from_json(page["generator"]))
+        return cls(cells, GeneratorLoad.from_json(page["generator"]))
 
 
 class Record:
     """All windows of a run, by the second; windows of one second are added."""
 
     def __init__(self) -> None:
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, RecordWindow] = {}
 
     def __repr__(self) -> str:
         return f"<Record of {len(self._windows)} s>"
 
-    def add(self, second: int, window: Window) -> None:
+    def add(self, second: int, window: RecordWindow) -> None:
         """Take what a worker tells of one second."""
-        self._windows.setdefault(second, Window()).merge(window)
+        self._windows.setdefault(second, RecordWindow()).merge(window)
 
     @property
-    def windows(self) -> Mapping[int, Window]:
+    def windows(self) -> Mapping[int, RecordWindow]:
         """By second, in order; a second may be missing."""
         return {second: self._windows[second] for second in sorted(self._windows)}
 
-    def cells(self) -> Iterator[tuple[int, Key, Cell]]:
+    def cells(self) -> Iterator[tuple[int, CallKey, RecordCell]]:
         """All cells with their seconds."""
         for second, window in self.windows.items():
             for key, cell in window.cells.items():
@@ -205,5 +207,5 @@ class Record:
         """What `to_json` has made."""
         made = cls()
         for one in page:
-            made.add(int(one["second"]), Window.from_json(one))
+            made.add(int(one["second"]), RecordWindow.from_json(one))
         return made

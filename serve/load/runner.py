@@ -22,8 +22,8 @@ from typing import Any
 
 from serve.conversion.limits import free_memory
 from serve.core.errors import CannotStart, Invalid
-from serve.load.plan import Plan
-from serve.load.record import Record, Window
+from serve.load.plan import LoadPlan
+from serve.load.record import Record, RecordWindow
 from serve.processes.children import Exit
 from serve.processes.kernel import die_with
 
@@ -38,13 +38,13 @@ _BETWEEN_RUNS = 30.0  # seconds in which a worker that has served waits for the 
 
 
 async def run(
-    plan: Plan,
+    plan: LoadPlan,
     *,
     workers: int = 1,
     listen: str = "",
     expect: int = 0,
     on_begin: Callable[[], None],
-    on_window: Callable[[int, Window], None],
+    on_window: Callable[[int, RecordWindow], None],
     on_problem: Callable[[str], None] = lambda text: None,
     stop: asyncio.Event | None = None,
 ) -> Record:
@@ -129,7 +129,7 @@ class _Heard:
     """What the child has said. `trouble`: its own error, or what went wrong on this side."""
 
     on_begin: Callable[[], None]
-    on_window: Callable[[int, Window], None]
+    on_window: Callable[[int, RecordWindow], None]
     on_problem: Callable[[str], None]
     record: Record = field(default_factory=Record)
     talk: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
@@ -148,7 +148,7 @@ class _Heard:
     def _take(self, event: dict[str, Any]) -> None:
         match event["type"]:
             case "window":
-                second, window = int(event["second"]), Window.from_json(event)
+                second, window = int(event["second"]), RecordWindow.from_json(event)
                 self.record.add(second, window)
                 self.on_window(second, window)
             case "begun":
@@ -162,7 +162,7 @@ class _Heard:
                 raise kind(event["what"], why=event["why"], try_this=event["try_this"])
 
 
-def _arguments(plan: Plan, workers: int, listen: str, expect: int) -> tuple[str, ...]:
+def _arguments(plan: LoadPlan, workers: int, listen: str, expect: int) -> tuple[str, ...]:
     """The child's command line; `Invalid` for what could not run."""
     require_locust()
     if not 1 <= workers <= MOST_WORKERS:
@@ -181,7 +181,7 @@ def _arguments(plan: Plan, workers: int, listen: str, expect: int) -> tuple[str,
     return ("--workers", str(workers))
 
 
-def _check_size(plan: Plan, workers: int, *, is_sent: bool) -> None:
+def _check_size(plan: LoadPlan, workers: int, *, is_sent: bool) -> None:
     bodies = sum(
         len(body)
         for lane in plan.lanes

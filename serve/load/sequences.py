@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from serve.core.errors import Invalid
-from serve.load.plan import Protocol
+from serve.load.plan import LaneProtocol
 from serve.wire import protobuf
 
 MARKER_ID = 8_999_999_999_999_999
@@ -24,17 +24,17 @@ _NAME = "sequence_id"
 _JSON = f'"{_NAME}":'.encode()
 _INT64 = 2  # of InferParameter
 _GRPC = protobuf.field(1, _NAME.encode()) + bytes((0x12, 9, _INT64 << 3))
-_BEFORE: Mapping[Protocol, bytes] = MappingProxyType(
+_BEFORE: Mapping[LaneProtocol, bytes] = MappingProxyType(
     {
-        Protocol.HTTP_JSON: _JSON,
-        Protocol.HTTP_BINARY: _JSON,
-        Protocol.GRPC: _GRPC,
-        Protocol.GRPC_STREAM: _GRPC,
+        LaneProtocol.HTTP_JSON: _JSON,
+        LaneProtocol.HTTP_BINARY: _JSON,
+        LaneProtocol.GRPC: _GRPC,
+        LaneProtocol.GRPC_STREAM: _GRPC,
     }
 )
 
 
-def sequence_marker(protocol: Protocol) -> bytes:
+def sequence_marker(protocol: LaneProtocol) -> bytes:
     """What stands in a body where the id belongs; `Invalid` for TF-Serving, which has no ids."""
     if protocol not in _BEFORE:
         raise Invalid(
@@ -45,7 +45,7 @@ def sequence_marker(protocol: Protocol) -> bytes:
     return _written(protocol, MARKER_ID)
 
 
-def sequence_body(body: bytes, marker: bytes, protocol: Protocol, number: int) -> bytes:
+def sequence_body(body: bytes, marker: bytes, protocol: LaneProtocol, number: int) -> bytes:
     """The body, at the same length, for the sequence of this number, see `IDS`.
 
     Numbers must differ between workers, and from those of sequences that the server still holds.
@@ -53,7 +53,7 @@ def sequence_body(body: bytes, marker: bytes, protocol: Protocol, number: int) -
     return body.replace(marker, _written(protocol, _FIRST + number % IDS), 1)
 
 
-def _written(protocol: Protocol, identity: int) -> bytes:
+def _written(protocol: LaneProtocol, identity: int) -> bytes:
     before = _BEFORE[protocol]
     if before is _JSON:
         return b"%b%d" % (before, identity)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from serve.load.plan import Arrivals, Shape
+from serve.load.plan import Arrivals, RateShape
 from serve.tensors.datatypes import Array
 
 
@@ -39,14 +39,14 @@ def curve(arrivals: Arrivals, seconds: float) -> Curve:
     """Of every shape but a trace, for a run of so many seconds."""
     rate, levels = arrivals.rate, arrivals.levels
     match arrivals.shape:
-        case Shape.RAMP:
+        case RateShape.RAMP:
             return _Line(levels[0], (levels[1] - levels[0]) / seconds)
-        case Shape.STEP:
+        case RateShape.STEP:
             return _Pieces(np.arange(len(levels)) * (seconds / len(levels)), np.array(levels))
-        case Shape.SPIKE:
+        case RateShape.SPIKE:
             edges = np.array([0.0, arrivals.at, arrivals.at + arrivals.lasting])
             return _Pieces(edges, np.array([rate, rate * levels[0], rate]))
-        case Shape.DIURNAL:
+        case RateShape.DIURNAL:
             return _Wave(rate, (levels[0] - 1) / (levels[0] + 1), arrivals.lasting)
         case _:
             return _Pieces(np.zeros(1), np.array([rate]))

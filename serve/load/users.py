@@ -40,13 +40,13 @@ from locust.user.task import LOCUST_STATE_STOPPING
 
 from serve.core.errors import Invalid, ServegateError
 from serve.load.arrivals import parse_arrivals, starts
-from serve.load.encoded_bodies import Asked, Request, Way, cut, lanes
+from serve.load.encoded_bodies import CallWay, PreparedCall, RequestedVersion, cut, lanes
 from serve.load.engine.deadline_sweep import SWEEPING
 from serve.load.engine.model_metadata import Specs, inputs_of
 from serve.load.engine.senders import Sender
 from serve.load.engine.worker import sender_of
-from serve.load.plan import Lane, Payload, Protocol
-from serve.load.record import RIGHT, Key
+from serve.load.plan import Lane, LaneProtocol, Payload
+from serve.load.record import RIGHT, CallKey
 from serve.tensors.archive import read_archive
 from serve.tensors.datatypes import Array, cast
 from serve.tensors.random_inputs import random_tensor
@@ -64,7 +64,7 @@ class CallFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class LoadCallEnd:
     """How a call ended. `outcome` is empty when its answer is right; `latency` in seconds."""
 
     outcome: str
@@ -81,7 +81,7 @@ class TritonUser(User):  # type: ignore[misc]  # locust has no types here
     """
 
     abstract = True
-    protocol: ClassVar[Protocol]
+    protocol: ClassVar[LaneProtocol]
 
     model = ""
     version = ""  # a number, a label, or empty for the server's choice
@@ -105,7 +105,7 @@ class TritonUser(User):  # type: ignore[misc]  # locust has no types here
         self._seed = worker * _WORKERS_APART + next(self._numbers)
         self._random = np.random.default_rng(self._seed)
         self._sender: Sender | None = None
-        self._waiting: deque[tuple[Payload, float, Callable[[Ended], None]]] = deque()
+        self._waiting: deque[tuple[Payload, float, Callable[[LoadCallEnd], None]]] = deque()
         self._in_flight = 0
 
     def on_stop(self) -> None:
@@ -113,15 +113,15 @@ class TritonUser(User):  # type: ignore[misc]  # locust has no types here
         if self._sender is not None:
             self._sender.close()
 
-    def call(self, payload: Payload | None = None) -> Ended:
+    def call(self, payload: Payload | None = None) -> LoadCallEnd:
         """Call with one of the bodies, or with this one; wait for the answer."""
         answer: Any = AsyncResult()
         self.begin_call(time.perf_counter(), answer.set, payload)
-        ended: Ended = answer.get()
+        ended: LoadCallEnd = answer.get()
         return ended
 
     def begin_call(
-        self, intended: float, done: Callable[[Ended], None], payload: Payload | None = None
+        self, intended: float, done: Callable[[LoadCallEnd], None], payload: Payload | None = None
     ) -> None:
         """Call now, or when one of `most` is free; times count from `intended` (perf_counter)."""
         bodies = self._prepared().payloads
@@ -140,14 +140,14 @@ class TritonUser(User):  # type: ignore[misc]  # locust has no types here
             self._in_flight += 1
 
     def _ending(
-        self, intended: float, done: Callable[[Ended], None]
+        self, intended: float, done: Callable[[LoadCallEnd], None]
     ) -> Callable[[str, str, float], None]:
         began = time.time() - (time.perf_counter() - intended)
 
         def end(outcome: str, decision: str, at: float) -> None:
             self._in_flight -= 1
-            version = Key(0, outcome, decision).version
-            ended = Ended(outcome, version, at - intended)
+            version = CallKey(0, outcome, decision).version
+            ended = LoadCallEnd(outcome, version, at - intended)
             self.environment.events.request.fire(
                 request_type=str(self.protocol),
                 name=f"{self.model}@{self.version or version or '-'} {self.protocol}",
@@ -196,7 +196,7 @@ class TritonUser(User):  # type: ignore[misc]  # locust has no types here
             raise Invalid("no host is set", try_this="use --host http://127.0.0.1:8000")
         tls = parts.scheme in ("https", "grpcs")
         headers = (("authorization", f"Bearer {self.key}"),) if self.key else ()
-        way = Way(self.protocol, parts.netloc, tls=tls, prefix=parts.path.rstrip("/"))
+        way = CallWay(self.protocol, parts.netloc, tls=tls, prefix=parts.path.rstrip("/"))
         metadata = f"{way.prefix}/v2/models/{quote(self.model, safe='')}"
         asking = Lane(
             "metadata", self.protocol, way.address, metadata, (), headers=headers, tls=tls
@@ -204,14 +204,16 @@ class TritonUser(User):  # type: ignore[misc]  # locust has no types here
         specs = inputs_of(asking, self.model, self.version)
         datatypes = {name: datatype for name, (datatype, _) in specs.items()}
         output = self.output if self.labels else ""
-        asked = Asked(self.model, self.version, datatypes, output=output, headers=headers)
+        asked = RequestedVersion(
+            self.model, self.version, datatypes, output=output, headers=headers
+        )
         return lanes([way], self._requests(specs), asked)[0]
 
-    def _requests(self, specs: Specs) -> tuple[Request, ...]:
+    def _requests(self, specs: Specs) -> tuple[PreparedCall, ...]:
         batched = [name for name, (_, shape) in specs.items() if shape[:1] == (-1,)]
         if not self.inputs:
             return tuple(
-                Request(
+                PreparedCall(
                     {
                         name: random_tensor(datatype, shape, self._random, batch=self.rows)
                         for name, (datatype, shape) in specs.items()
@@ -237,7 +239,7 @@ class KServeHttpUser(TritonUser):
     """KServe v2 over HTTP, tensors as bytes; `protocol = Protocol.HTTP_JSON` for JSON."""
 
     abstract = True
-    protocol = Protocol.HTTP_BINARY
+    protocol = LaneProtocol.HTTP_BINARY
 
 
 class KServeGrpcUser(TritonUser):
@@ -247,14 +249,14 @@ class KServeGrpcUser(TritonUser):
     """
 
     abstract = True
-    protocol = Protocol.GRPC
+    protocol = LaneProtocol.GRPC
 
 
 class TFServingUser(TritonUser):
     """TensorFlow Serving's REST predict, as the gateway has it."""
 
     abstract = True
-    protocol = Protocol.TFSERVING
+    protocol = LaneProtocol.TFSERVING
 
 
 class OpenLoopUser(TritonUser):

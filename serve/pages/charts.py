@@ -31,7 +31,7 @@ STYLE = """
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ChartSeries:
     """Some points of one name. `kind`: `points`, `line`, or `steps` (each holds until the next)."""
 
     name: str
@@ -56,7 +56,7 @@ class Chart:
     title: str
     x: Axis
     y: Axis
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     rule: str = ""
 
 
@@ -178,7 +178,7 @@ def _small(x: float, y: float, anchor: str, value: float) -> str:
     return f'<text class="small" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{value:g}</text>'
 
 
-def _marks(one: Series, number: int, x: _Scale, y: _Scale) -> Iterator[str]:
+def _marks(one: ChartSeries, number: int, x: _Scale, y: _Scale) -> Iterator[str]:
     places = [(x(across), y(up)) for across, up in one.points]
     if one.kind == "points":
         for across, up in places:

@@ -18,14 +18,14 @@ from serve.processes.children import Child, Exit, Program, spawn
 from serve.processes.family import Family
 from serve.processes.forked import Forked
 from serve.processes.kernel import carry_name, cpu_seconds
-from serve.processes.ledger import Entry, Ledger, hold_lock, sweep_shared_memory
+from serve.processes.ledger import Ledger, LedgerEntry, hold_lock, sweep_shared_memory
 from serve.processes.supervised import (
     Backoff,
     Clock,
-    Condition,
     Hopeless,
-    State,
+    ProcessCondition,
     Supervised,
+    SupervisedState,
     SystemClock,
 )
 from serve.processes.table import start_time
@@ -34,16 +34,16 @@ __all__ = [
     "Backoff",
     "Child",
     "Clock",
-    "Condition",
-    "Entry",
     "Exit",
     "Family",
     "Forked",
     "Hopeless",
     "Ledger",
+    "LedgerEntry",
+    "ProcessCondition",
     "Program",
-    "State",
     "Supervised",
+    "SupervisedState",
     "SystemClock",
     "carry_name",
     "cpu_seconds",

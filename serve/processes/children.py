@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from serve.processes.kernel import die_with, step_back
-from serve.processes.ledger import MARK_VARIABLE, Entry, Ledger, own_mark
+from serve.processes.ledger import MARK_VARIABLE, Ledger, LedgerEntry, own_mark
 from serve.processes.table import rows, start_time
 
 LINE_LIMIT = 16 * 1024  # bytes; the rest of a longer line is dropped
@@ -85,7 +85,7 @@ def spawn(
         raise
     finally:
         os.close(writing)
-    entry = Entry(process.pid, start_time(process.pid) or 0, program.name, own_mark())
+    entry = LedgerEntry(process.pid, start_time(process.pid) or 0, program.name, own_mark())
     try:
         if ledger is not None:
             ledger.record(entry)

@@ -37,7 +37,7 @@ _LONGEST_WAIT = 3600.0  # seconds; without news there is nothing to do
 
 
 @dataclass(slots=True)
-class Place:
+class ForkedChild:
     """One numbered child. While it runs it has a pid; else it starts when `due` has come.
 
     Times are monotonic seconds.
@@ -77,7 +77,7 @@ class Forked:
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._places = tuple(Place(name) for name in names)
+        self._places = tuple(ForkedChild(name) for name in names)
         self._work = work
         self._grace = grace
         self._backoff = backoff or Backoff()
@@ -113,13 +113,13 @@ class Forked:
         due = (place.due for place in self._places if place.pid is None)
         return min(_LONGEST_WAIT, max(0.0, min(due, default=float("inf")) - self._clock()))
 
-    def _reap(self, on_end: Callable[[Place, str], None]) -> None:
+    def _reap(self, on_end: Callable[[ForkedChild, str], None]) -> None:
         """Take leave of the children that have ended; one SIGCHLD may stand for several."""
         for place in self._places:
             if place.pid is not None and (status := _ended(place.pid)) is not None:
                 on_end(place, f"ended: {Exit(os.waitstatus_to_exitcode(status))}")
 
-    def _fail(self, place: Place, reason: str) -> None:
+    def _fail(self, place: ForkedChild, reason: str) -> None:
         name = place.name if place.pid is None else f"{place.name} ({place.pid})"
         delay = place.end(self._clock(), self._backoff)
         _log.warning("%s %s; it restarts in %.1f s", name, reason, delay)
@@ -179,7 +179,7 @@ def _flush() -> None:
             stream.flush()
 
 
-def _leave(place: Place, reason: str) -> None:
+def _leave(place: ForkedChild, reason: str) -> None:
     """It ended because it was asked to."""
     place.pid = None
 

@@ -34,7 +34,7 @@ _SWEEP_PATIENCE = 5.0  # seconds in which everything that was sent SIGKILL has t
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One child: its pid and session, its start time in ticks since boot, its parent's mark."""
 
     pid: int
@@ -52,13 +52,15 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._unwritten: tuple[Entry, ...] | None = None  # what the file should hold, and does not
+        self._unwritten: tuple[LedgerEntry, ...] | None = (
+            None  # what the file should hold, and does not
+        )
 
     def __repr__(self) -> str:
         return f"<Ledger {self._path} {len(self.entries)} children>"
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[LedgerEntry, ...]:
         """What is written down; nothing if the file is missing, unreadable or from another boot."""
         if self._unwritten is not None:
             return self._unwritten
@@ -66,19 +68,19 @@ class Ledger:
             page = json.loads(self._path.read_bytes())
             if page["boot"] != boot():
                 return ()
-            return tuple(Entry(**entry) for entry in page["children"])
+            return tuple(LedgerEntry(**entry) for entry in page["children"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return ()
 
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: LedgerEntry) -> None:
         """Write down a child that has just been started."""
         self._write((*self.entries, entry))
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: LedgerEntry) -> None:
         """A child and its whole group are gone."""
         self._write(tuple(known for known in self.entries if known != entry))
 
-    def sweep(self) -> tuple[Entry, ...]:
+    def sweep(self) -> tuple[LedgerEntry, ...]:
         """End what earlier parents left behind; answers the entries of which something lived.
 
         Children of this very process are left alone, so a sweep may be repeated.
@@ -96,7 +98,7 @@ class Ledger:
             self._write(tuple(entry for entry in self.entries if entry not in left))
         return tuple(swept)
 
-    def _write(self, entries: tuple[Entry, ...]) -> None:
+    def _write(self, entries: tuple[LedgerEntry, ...]) -> None:
         page = {"boot": boot(), "children": [asdict(entry) for entry in entries]}
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
@@ -164,13 +166,13 @@ def own_mark() -> str:
     return f"{pid}.{start_time(pid)}"
 
 
-def _family(entry: Entry) -> list[int]:
+def _family(entry: LedgerEntry) -> list[int]:
     """The pids of what may be this child or may descend from it, the child first."""
     session = (row.pid for row in rows() if row.session == entry.pid and not row.is_zombie)
     return sorted(session, key=lambda pid: (pid != entry.pid, pid))
 
 
-def _kill(pid: int, entry: Entry) -> int | None:
+def _kill(pid: int, entry: LedgerEntry) -> int | None:
     """SIGKILL to one process, if it is ours: a pidfd by which its end is seen, or None.
 
     The pidfd is opened before the identity is checked, so no other process can get the signal.
@@ -189,7 +191,7 @@ def _kill(pid: int, entry: Entry) -> int | None:
     return pidfd
 
 
-def _is_same(pid: int, entry: Entry) -> bool:
+def _is_same(pid: int, entry: LedgerEntry) -> bool:
     return pid == entry.pid and start_time(pid) == entry.started
 
 

@@ -23,7 +23,7 @@ from serve.processes.children import Child, Program, spawn
 from serve.processes.ledger import Ledger
 
 
-class State(StrEnum):
+class SupervisedState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     BACKING_OFF = "backing-off"
@@ -31,10 +31,10 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ProcessCondition:
     """How a supervised program is: `reason` says in words how its last life ended, if one has."""
 
-    state: State = State.STOPPED
+    state: SupervisedState = SupervisedState.STOPPED
     restarts: int = 0
     pid: int | None = None
     reason: str = ""
@@ -95,13 +95,13 @@ class Supervised:
         program: Callable[[], Program],
         *,
         on_line: Callable[[str], None],
-        on_change: Callable[[Condition], None] = lambda condition: None,
+        on_change: Callable[[ProcessCondition], None] = lambda condition: None,
         probe: Callable[[], Awaitable[None]] | None = None,
         ledger: Ledger | None = None,
         backoff: Backoff | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.condition = Condition()
+        self.condition = ProcessCondition()
         self._program = program
         self._on_line = on_line
         self._on_change = on_change
@@ -119,22 +119,22 @@ class Supervised:
     async def run(self) -> None:
         """Run it until this task is cancelled; then the program is stopped within its grace."""
         failures = 0
-        self.condition = Condition(State.STARTING)
+        self.condition = ProcessCondition(SupervisedState.STARTING)
         try:
             while True:
                 reason = await self._live()
                 failures = 1 if self._was_healthy() else failures + 1
                 delay = self._backoff.delay(failures)
-                self._become(State.BACKING_OFF, reason=reason, delay=delay)
+                self._become(SupervisedState.BACKING_OFF, reason=reason, delay=delay)
                 await self._clock.sleep(delay)
                 self.condition = replace(self.condition, restarts=self.condition.restarts + 1)
         finally:
-            self._become(State.STOPPED, reason=self.condition.reason)
+            self._become(SupervisedState.STOPPED, reason=self.condition.reason)
 
     async def _live(self) -> str:
         """One life of the program, from its start to its end; answers how it ended."""
         self._healthy_since, self._verdict = None, ""
-        self._become(State.STARTING, reason=self.condition.reason)
+        self._become(SupervisedState.STARTING, reason=self.condition.reason)
         program = self._program()
         try:
             child = spawn(program, on_line=self._on_line, ledger=self._ledger)
@@ -150,7 +150,7 @@ class Supervised:
         """Say that the program has begun, and then that it answers; or end it, if it never will."""
         reason = self.condition.reason
         if self._probe is not None:
-            self._become(State.STARTING, reason=reason, pid=child.pid)
+            self._become(SupervisedState.STARTING, reason=reason, pid=child.pid)
             try:
                 await self._probe()
             except Hopeless as verdict:
@@ -158,14 +158,14 @@ class Supervised:
                 await child.stop()
                 return
         self._healthy_since = self._clock.now()
-        self._become(State.RUNNING, reason=reason, pid=child.pid)
+        self._become(SupervisedState.RUNNING, reason=reason, pid=child.pid)
 
     def _was_healthy(self) -> bool:
         since = self._healthy_since
         return since is not None and self._clock.now() - since >= self._backoff.healthy
 
     def _become(
-        self, state: State, *, reason: str, pid: int | None = None, delay: float = 0.0
+        self, state: SupervisedState, *, reason: str, pid: int | None = None, delay: float = 0.0
     ) -> None:
-        self.condition = Condition(state, self.condition.restarts, pid, reason, delay)
+        self.condition = ProcessCondition(state, self.condition.restarts, pid, reason, delay)
         self._on_change(self.condition)

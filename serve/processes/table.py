@@ -9,7 +9,7 @@ _PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProcessRow:
     """One process: `started` is in ticks since boot; a zombie has ended, but is not yet reaped."""
 
     pid: int
@@ -19,17 +19,17 @@ class Row:
     started: int
 
 
-def row(pid: int) -> Row | None:
+def row(pid: int) -> ProcessRow | None:
     """A process, or None if there is none of that pid."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:  # gone before, or while we read
         return None
     fields = text.rpartition(")")[2].split()  # from the third on; the second may hold anything
-    return Row(pid, fields[0] in "ZX", int(fields[2]), int(fields[3]), int(fields[19]))
+    return ProcessRow(pid, fields[0] in "ZX", int(fields[2]), int(fields[3]), int(fields[19]))
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[ProcessRow]:
     """All processes."""
     for name in os.listdir(_PROC):  # noqa: PTH208 - a path object for each is what costs
         if name.isdecimal() and (found := row(int(name))) is not None:

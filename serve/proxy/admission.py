@@ -39,7 +39,7 @@ Answers = tuple[int, float]  # a number of calls, and how many seconds they took
 _NONE: Answers = (0, 0.0)
 
 
-class Pace:
+class CompletionRate:
     """How fast the calls of one model end, and how long callers wait, since `since`."""
 
     __slots__ = ("before", "changed", "ended", "limit", "rate", "since", "usual", "waits")
@@ -52,7 +52,7 @@ class Pace:
         self.begin(now, _NONE)
 
     def __repr__(self) -> str:
-        return f"<Pace limit={self.limit:g} rate={self.rate:.3g} usual={self.usual:.3g}>"
+        return f"<CompletionRate limit={self.limit:g} rate={self.rate:.3g} usual={self.usual:.3g}>"
 
     def begin(self, now: float, answers: Answers) -> None:
         """What is looked at begins now."""
@@ -101,7 +101,7 @@ class Admission:
     def __init__(self, loads: Loads, *, limit: int) -> None:
         self._loads = loads
         self._limit = limit
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, CompletionRate] = {}
         self._limits: dict[str, int] = {}  # of models whose callers give up
         self._now = 0.0  # as of the last look
         self._sweeps = 0  # so far
@@ -159,7 +159,7 @@ class Admission:
         """The caller of a call that was sent has waited so long, and waits no longer."""
         pace = self._paces.get(model)
         if pace is None:
-            pace = self._paces[model] = Pace(self._now)
+            pace = self._paces[model] = CompletionRate(self._now)
         pace.waits.append((seconds, self._sweeps))
 
     def ended(self, model: str) -> None:
@@ -181,7 +181,7 @@ class Admission:
         self._now = now
         totals = answers()
         for model in totals.keys() - self._paces.keys():
-            self._paces[model] = Pace(now if is_first else last)
+            self._paces[model] = CompletionRate(now if is_first else last)
         for model, pace in self._paces.items():
             pace.look(now, totals.get(model, _NONE), self._limit)
             if pace.limit < self._limit:

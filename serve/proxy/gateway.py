@@ -15,7 +15,7 @@ One snapshot is read per call, once, so a call sees one generation from its firs
 import time
 from collections.abc import Callable
 
-from serve.core.access import Access, Act, Key
+from serve.core.access import Access, Act, ApiKey
 from serve.core.calls import Call, Choice, Verb
 from serve.core.errors import Asleep, NotLoaded, ServegateError
 from serve.core.replicas import Replica
@@ -23,12 +23,12 @@ from serve.core.snapshot import Snapshot
 from serve.proxy.admission import Admission
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.health import Health
-from serve.proxy.journal import Ended, Journal
-from serve.proxy.live import Live
+from serve.proxy.journal import EndedCall, Journal
+from serve.proxy.live import LiveSnapshot
 from serve.proxy.loads import Loads
 from serve.proxy.routing import Routing
 from serve.proxy.slots import Slot
-from serve.proxy.waiting_calls import Waiter, Waking
+from serve.proxy.waiting_calls import WaitingBytes, Waking
 from serve.telemetry import Meters
 
 
@@ -37,7 +37,7 @@ class Gateway:
 
     def __init__(
         self,
-        live: Live,
+        live: LiveSnapshot,
         *,
         loads: Loads,
         admission: Admission,
@@ -168,14 +168,14 @@ class Gateway:
             self.ended(call, choice, NOWHERE, error.code, begun, error=error.code)
             raise
 
-    def wait(self, call: Call, waiter: Waiter) -> Attempt:
+    def wait(self, call: Call, waiter: WaitingBytes) -> Attempt:
         """Let a call that `begin` has refused with `Asleep` wait for its pool; see `waking`.
 
         What comes back is ended when the caller leaves first. `Asleep` when it cannot wait.
         """
         return self._waking.wait(self, call, waiter)
 
-    def wait_loaded(self, attempt: Attempt, waiter: Waiter, error: NotLoaded) -> Attempt:
+    def wait_loaded(self, attempt: Attempt, waiter: WaitingBytes, error: NotLoaded) -> Attempt:
         """Let a call wait for a moment whose attempt has ended with `NotLoaded`; see `wait`.
 
         The error itself is raised, and counted, when the call cannot wait.
@@ -218,7 +218,7 @@ class Gateway:
             raise
         return snapshot, (lambda _: True) if key is None else key.sees
 
-    def key_of(self, call: Call) -> Key | None:
+    def key_of(self, call: Call) -> ApiKey | None:
         """The key that the caller has shown, if it is a valid one and one was needed."""
         try:
             return self._access.who(call.credential)
@@ -256,4 +256,6 @@ class Gateway:
         if journal is not None and (not good or journal.takes()):
             key = self.key_of(call)
             shown = "" if key is None else key.id
-            journal.write(Ended(call, choice, replica, code, seconds, error, tries, good, shown))
+            journal.write(
+                EndedCall(call, choice, replica, code, seconds, error, tries, good, shown)
+            )

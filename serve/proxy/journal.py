@@ -10,7 +10,7 @@ _NOTHING = Account()
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedCall:
     """A call that has ended. `code` is the answer's status, or that of an `error` of our own.
 
     `seconds` from a complete head to the end, `tries` the replicas that were asked, `key` the id of
@@ -39,5 +39,5 @@ class Journal(Protocol):
     def takes(self) -> bool:
         """Whether the next good call is to be written down."""
 
-    def write(self, ended: Ended) -> None:
+    def write(self, ended: EndedCall) -> None:
         """One line. It must not raise: the call has an answer already."""

@@ -4,14 +4,14 @@ from serve.core.errors import NoSnapshot
 from serve.core.snapshot import Snapshot
 
 
-class Live:
+class LiveSnapshot:
     """Holds the snapshot that calls read. Generations never go backwards here."""
 
     def __init__(self) -> None:
         self.current: Snapshot | None = None  # None before the first one
 
     def __repr__(self) -> str:
-        return f"<Live generation={self.generation}>"
+        return f"<LiveSnapshot generation={self.generation}>"
 
     @property
     def snapshot(self) -> Snapshot:

@@ -38,7 +38,7 @@ _log = logging.getLogger("servegate.outliers")
 
 
 @dataclass(slots=True)
-class Row:
+class FailureRow:
     """Failures in a row. `good` and `bad` count calls of the other replicas since it began.
 
     It is ejected when there were `ejections` in a row: until then, or until its `probe` has ended.
@@ -68,7 +68,7 @@ class Outliers:
     def __init__(self, clock: Callable[[], float], draw: Callable[[], float]) -> None:
         self._clock = clock
         self._draw = draw
-        self.rows: dict[tuple[str, str], Row] = {}
+        self.rows: dict[tuple[str, str], FailureRow] = {}
 
     def __repr__(self) -> str:
         return f"<Outliers ejected={self.ejected}>"
@@ -135,7 +135,7 @@ class Outliers:
         for about in ("", target) if broke else (target,):
             if (replica, about) not in self.rows:
                 is_alone = all(of != about for _, of in self.rows)
-                self.rows[replica, about] = Row(good=HEALTHY if is_alone else 0)
+                self.rows[replica, about] = FailureRow(good=HEALTHY if is_alone else 0)
             row = self.rows[replica, about]
             row.failures += 1
             row.last = now
@@ -166,6 +166,6 @@ class Outliers:
         ejected = {name for name in holders if self.is_ejected(name, target)} | {replica}
         return 2 * len(ejected) <= len(holders)
 
-    def _rows(self, replica: str, target: str) -> list[Row]:
+    def _rows(self, replica: str, target: str) -> list[FailureRow]:
         rows = (self.rows.get((replica, ""))), self.rows.get((replica, target))
         return [row for row in rows if row is not None]

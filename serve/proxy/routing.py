@@ -21,7 +21,7 @@ from serve.core.errors import (
     UnknownVersion,
 )
 from serve.core.routes import draw_of
-from serve.core.snapshot import ModelView, Snapshot, Target
+from serve.core.snapshot import ModelView, Snapshot, VersionTarget
 
 _LARGEST_NUMBER = (1 << 63) - 1  # the largest version that Triton can count to
 _LONGEST_NUMBER = 19  # digits of it
@@ -42,7 +42,9 @@ def number_of(selector: str) -> int | None:
     return int(digits)
 
 
-def targets_of(call: Call, snapshot: Snapshot, sees: Callable[[str], bool]) -> Collection[Target]:
+def targets_of(
+    call: Call, snapshot: Snapshot, sees: Callable[[str], bool]
+) -> Collection[VersionTarget]:
     """The versions that a question to the fleet is about: one, or all of a model.
 
     `UnknownModel`, for one that the caller may not see, too; `UnknownVersion`, `UnknownLabel`.
@@ -117,7 +119,7 @@ class Routing:
             raise _nobody(model, version, "the route sends traffic to it")
         return self._choice(model, target, by, pinned=pinned)
 
-    def _choice(self, model: ModelView, target: Target, by: str, *, pinned: bool) -> Choice:
+    def _choice(self, model: ModelView, target: VersionTarget, by: str, *, pinned: bool) -> Choice:
         key = (model.name, target.version, by, pinned)
         choice = self._choices.get(key)
         if choice is None:

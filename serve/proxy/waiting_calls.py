@@ -24,7 +24,7 @@ from serve.proxy.attempts import NOWHERE, Attempt, Home
 _NOTHING = Snapshot(0)
 
 
-class Waiter(Protocol):
+class WaitingBytes(Protocol):
     """Whoever holds the bytes of a call that waits. One of the two is called, once.
 
     Neither is after the waiting attempt was ended, because the caller has left, say.
@@ -40,7 +40,7 @@ class Waiter(Protocol):
         """One of these has failed: end the call."""
 
 
-class Walk(Home, Protocol):
+class WaitingGateway(Home, Protocol):
     """The gateway, as calls that wait know it."""
 
     def begin(self, call: Call) -> Attempt:
@@ -57,7 +57,7 @@ class Waiting(Attempt):
     __slots__ = ("_row", "asked", "missing", "until", "waiter")
 
     def __init__(
-        self, home: Home, call: Call, waiter: Waiter, until: float, row: "dict[Waiting, None]"
+        self, home: Home, call: Call, waiter: WaitingBytes, until: float, row: "dict[Waiting, None]"
     ) -> None:
         super().__init__(home, call, None, _NOTHING, (), home.clock())
         self.waiter = waiter
@@ -118,7 +118,7 @@ class Waking:
         asleep = (one.call.model for one in self._waiting if one.missing is None)
         return frozenset(in_vain.union(asleep))
 
-    def wait(self, home: Home, call: Call, waiter: Waiter) -> Waiting:
+    def wait(self, home: Home, call: Call, waiter: WaitingBytes) -> Waiting:
         """Keep a call that `begin` has refused with `Asleep`; or refuse it, which is counted.
 
         Nobody waits to hear whether a model is ready: it is not, and a probe must not wake it.
@@ -139,7 +139,7 @@ class Waking:
         return waiting
 
     def wait_loaded(
-        self, home: Home, attempt: Attempt, waiter: Waiter, error: NotLoaded
+        self, home: Home, attempt: Attempt, waiter: WaitingBytes, error: NotLoaded
     ) -> Waiting:
         """Keep a call whose attempt has ended with this error; or refuse it, which is counted.
 
@@ -173,7 +173,7 @@ class Waking:
             return f"its pool is starting, and {kept} (limit: waking_calls)"
         return ""
 
-    def sweep(self, home: Walk) -> None:
+    def sweep(self, home: WaitingGateway) -> None:
         """Look at the clock, and begin what can be begun by now, in the order in which it came."""
         if not self._waiting:
             return
@@ -202,7 +202,7 @@ class Waking:
             _give_up(one, error)
 
 
-def _begin(home: Walk, one: Waiting) -> bool:
+def _begin(home: WaitingGateway, one: Waiting) -> bool:
     """Go on with a call; whether that was possible, be it that its end has come."""
     try:
         attempt = home.begin(one.call)

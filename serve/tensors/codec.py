@@ -27,7 +27,7 @@ class MalformedReply(ServegateError):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpInferRequest:
     """The body of an infer request. `head_length`, in bytes, is the value of the header."""
 
     body: bytes
@@ -52,7 +52,9 @@ class InferReply:
     datatypes: Mapping[str, str]
 
 
-def http_request(inputs: Mapping[str, Array], datatypes: Mapping[str, str] = _NONE) -> HttpRequest:
+def http_request(
+    inputs: Mapping[str, Array], datatypes: Mapping[str, str] = _NONE
+) -> HttpInferRequest:
     """An infer request whose tensors are binary and that asks for binary outputs.
 
     A tensor that `datatypes` does not name has the datatype of its array, see `datatype_of`.
@@ -72,7 +74,7 @@ def http_request(inputs: Mapping[str, Array], datatypes: Mapping[str, str] = _NO
         parts.append(raw)
     document = {"inputs": heads, "parameters": {"binary_data_output": True}}
     head = json.dumps(document, separators=(",", ":")).encode()
-    return HttpRequest(b"".join((head, *parts)), len(head))
+    return HttpInferRequest(b"".join((head, *parts)), len(head))
 
 
 def read_http_reply(body: bytes, head_length: int | None = None) -> InferReply:

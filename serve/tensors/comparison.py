@@ -12,7 +12,7 @@ from serve.tensors.datatypes import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TensorDifference:
     """Two tensors of one shape. Of texts only `equal` is told; empty tensors do not differ.
 
     `equal`: share of elements that are the same. `max_abs`: the largest |a - b|. `max_rel`: the
@@ -38,7 +38,7 @@ class Score:
     value: float
 
 
-def compare(a: Mapping[str, Array], b: Mapping[str, Array]) -> Mapping[str, Difference]:
+def compare(a: Mapping[str, Array], b: Mapping[str, Array]) -> Mapping[str, TensorDifference]:
     """The difference of each output; `Invalid` when names, shapes or kinds do not match."""
     if set(a) != set(b):
         lacking = ", ".join(sorted(set(a) ^ set(b)))
@@ -46,7 +46,7 @@ def compare(a: Mapping[str, Array], b: Mapping[str, Array]) -> Mapping[str, Diff
     return MappingProxyType({name: difference(a[name], b[name], name) for name in a})
 
 
-def difference(a: Array, b: Array, name: str = "") -> Difference:
+def difference(a: Array, b: Array, name: str = "") -> TensorDifference:
     """How much two tensors of one shape differ."""
     is_text = a.dtype.kind in "OSU"
     if a.shape != b.shape or is_text != (b.dtype.kind in "OSU"):
@@ -55,13 +55,13 @@ def difference(a: Array, b: Array, name: str = "") -> Difference:
             why=f"one is {a.dtype} {list(a.shape)}, the other is {b.dtype} {list(b.shape)}",
         )
     if is_text:
-        return Difference(equal=_share(a == b))
+        return TensorDifference(equal=_share(a == b))
     left, right = a.astype(np.float64), b.astype(np.float64)
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         gap = np.where(same, 0.0, np.abs(left - right))
         relative = np.where(same, 0.0, gap / np.maximum(np.abs(left), np.abs(right)))
-    return Difference(
+    return TensorDifference(
         equal=_share(same),
         max_abs=_largest(gap),
         max_rel=_largest(relative),

@@ -35,10 +35,10 @@ from serve.tensors.random_inputs import random_tensor
 MOST = 256 << 20  # bytes of the arrays of one file
 
 Wanted = Mapping[str, TensorSpec]
-Named = tuple[str, "Given"]
+Named = tuple[str, "GivenInput"]
 
 
-class Form(StrEnum):
+class InputForm(StrEnum):
     """The form in which something is given; see the table above."""
 
     IMAGE = "image"
@@ -50,15 +50,15 @@ class Form(StrEnum):
     RANDOM = "random"
 
 
-RAW = frozenset({Form.IMAGE, Form.TEXT})  # what goes through the recorded preprocessing
-WHOLE = frozenset({Form.NPZ, Form.JSON, Form.RANDOM})  # what may hold several inputs
+RAW = frozenset({InputForm.IMAGE, InputForm.TEXT})  # what goes through the recorded preprocessing
+WHOLE = frozenset({InputForm.NPZ, InputForm.JSON, InputForm.RANDOM})  # what may hold several inputs
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenInput:
     """One thing that is given. `name` is what people call it, such as a file's name."""
 
-    form: Form
+    form: InputForm
     data: bytes = b""
     name: str = ""
 
@@ -80,7 +80,7 @@ class Inputs:
 def read_inputs(
     model: str,
     wanted: Wanted,
-    given: Mapping[str, Given],
+    given: Mapping[str, GivenInput],
     preprocessing: Mapping[str, Any],
     *,
     rng: np.random.Generator,
@@ -109,7 +109,7 @@ def read_given(
     raw: dict[str, Array] = {}
     is_rest_random = False
     for name, one in given:
-        if one.form is Form.RANDOM and not name:
+        if one.form is InputForm.RANDOM and not name:
             is_rest_random = True
             continue
         for found, array in reader.read(name, one).items():
@@ -150,30 +150,30 @@ class _Reader:
     most: int
     notes: list[str] = field(default_factory=list)
 
-    def read(self, name: str, given: Given) -> Mapping[str, Array]:
+    def read(self, name: str, given: GivenInput) -> Mapping[str, Array]:
         """The tensors that one thing holds, not yet fitted."""
         if name:
             self._require_known(name)
-        if given.form is Form.NPZ:
+        if given.form is InputForm.NPZ:
             return self._chosen(files.npz_arrays(given.data, given.called, self.most), name, given)
-        if given.form is Form.JSON:
+        if given.form is InputForm.JSON:
             return self._json(name, given)
         name = name or self._only(given)
         return {name: _READ[given.form](self, name, given)}
 
-    def random(self, name: str, given: Given | None = None) -> Array:
+    def random(self, name: str, given: GivenInput | None = None) -> Array:
         """Random values for one input."""
         spec = self.wanted[name]
         return random_tensor(spec.datatype, spec.shape, self.rng, batch=self.rows)
 
-    def image(self, name: str, given: Given) -> Array:
+    def image(self, name: str, given: GivenInput) -> Array:
         """A picture through its steps."""
         steps = self._steps(name)
         if not isinstance(steps, ImageSteps):
             raise self._unsaid(name, given, "a picture", _IMAGE, is_other=steps is not None)
         return _through(steps, given.data, given)
 
-    def text(self, name: str, given: Given) -> Array:
+    def text(self, name: str, given: GivenInput) -> Array:
         """A text through its steps, or lines as they are."""
         steps, spec = self._steps(name), self.wanted[name]
         if steps is None and spec.datatype == BYTES:
@@ -184,15 +184,15 @@ class _Reader:
         made = _through(steps, text.encode(), given)
         return made if made.shape else made.reshape([1] * max(len(spec.shape), 1))
 
-    def array(self, name: str, given: Given) -> Array:
+    def array(self, name: str, given: GivenInput) -> Array:
         """A .npy file's array."""
         return files.npy_array(given.data, given.called, self.most)
 
-    def table(self, name: str, given: Given) -> Array:
+    def table(self, name: str, given: GivenInput) -> Array:
         """A CSV file's rows."""
         return files.csv_tensor(given.data, self.wanted[name], given.called)
 
-    def _json(self, name: str, given: Given) -> Mapping[str, Array]:
+    def _json(self, name: str, given: GivenInput) -> Mapping[str, Array]:
         document = files.json_document(given.data, given.called)
         if isinstance(document, dict):
             for key in sorted(set(document) - {"inputs", "id"}):
@@ -205,7 +205,7 @@ class _Reader:
         return parse(self.preprocessing).inputs.get(name) if self.preprocessing else None
 
     def _unsaid(
-        self, name: str, given: Given, kind: str, example: Mapping[str, Any], *, is_other: bool
+        self, name: str, given: GivenInput, kind: str, example: Mapping[str, Any], *, is_other: bool
     ) -> Invalid:
         why = "its recorded preprocessing is of another kind"
         return Invalid(
@@ -215,7 +215,9 @@ class _Reader:
             + json.dumps({"inputs": {name: example}}),
         )
 
-    def _chosen(self, found: Mapping[str, Array], name: str, given: Given) -> Mapping[str, Array]:
+    def _chosen(
+        self, found: Mapping[str, Array], name: str, given: GivenInput
+    ) -> Mapping[str, Array]:
         """The one array that is asked for, or all of them when none is named."""
         if not name:
             for each in found:
@@ -234,7 +236,7 @@ class _Reader:
                 why=f"it expects {described(self.wanted)}",
             )
 
-    def _only(self, given: Given) -> str:
+    def _only(self, given: GivenInput) -> str:
         """The model's only input, for what is given without a name."""
         if len(self.wanted) != 1:
             raise Invalid(
@@ -245,13 +247,13 @@ class _Reader:
         return next(iter(self.wanted))
 
 
-_READ: Mapping[Form, Callable[[_Reader, str, Given], Array]] = MappingProxyType(
+_READ: Mapping[InputForm, Callable[[_Reader, str, GivenInput], Array]] = MappingProxyType(
     {
-        Form.IMAGE: _Reader.image,
-        Form.NPY: _Reader.array,
-        Form.CSV: _Reader.table,
-        Form.TEXT: _Reader.text,
-        Form.RANDOM: _Reader.random,
+        InputForm.IMAGE: _Reader.image,
+        InputForm.NPY: _Reader.array,
+        InputForm.CSV: _Reader.table,
+        InputForm.TEXT: _Reader.text,
+        InputForm.RANDOM: _Reader.random,
     }
 )
 _IMAGE = {
@@ -266,7 +268,7 @@ _IMAGE = {
 _TEXT = {"kind": "text", "as": "codepoints", "length": 128, "dtype": "INT32"}
 
 
-def _through(steps: Steps, data: bytes, given: Given) -> Array:
+def _through(steps: Steps, data: bytes, given: GivenInput) -> Array:
     try:
         return tensor_of(data, steps)
     except Invalid as error:

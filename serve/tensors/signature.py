@@ -11,7 +11,7 @@ DYNAMIC = -1
 
 
 @dataclass(frozen=True, slots=True)
-class TensorSpec:
+class ModelTensor:
     """One input or output. `datatype` in Triton's words (FP32, INT64, BYTES, …).
 
     `shape` holds the batch dimension where there is one, -1 for a dimension that is known only at
@@ -29,15 +29,15 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class ModelSignature:
     """What a model file takes and gives. `format` is `onnx`, `savedmodel` or `plan`.
 
     `facts` are further findings for people and lint: opset, producer, operators, TensorRT version.
     """
 
     format: str
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    inputs: tuple[ModelTensor, ...]
+    outputs: tuple[ModelTensor, ...]
     facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def to_json(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Signature:
         }
 
     @classmethod
-    def from_json(cls, data: Any) -> "Signature":
+    def from_json(cls, data: Any) -> "ModelSignature":
         """Read what `to_json` gave; `Invalid` for anything else."""
         try:
             return cls(
@@ -63,9 +63,9 @@ class Signature:
             raise Invalid("the signature is malformed", why=repr(error)) from error
 
 
-def _spec(item: Any) -> TensorSpec:
+def _spec(item: Any) -> ModelTensor:
     shape = item["shape"]
-    return TensorSpec(
+    return ModelTensor(
         str(item["name"]),
         str(item["datatype"]),
         None if shape is None else tuple(int(size) for size in shape),

@@ -21,7 +21,7 @@ from serve.tensors.mistakes import Mistake, mistakes_of
 from serve.tensors.preprocessing.images import numbers_of, pixels_of
 from serve.tensors.preprocessing.steps import ImageSteps, Preprocessing, Steps
 from serve.tensors.skew_comparison import comparable, distance_of, is_same, made_by
-from serve.tensors.skew_samples import Samples
+from serve.tensors.skew_samples import TrainingSamples
 
 ROUNDING = 1e-5  # of the largest value: beyond it a difference is no rounding of float32
 MOST_CAUSES = 3
@@ -97,7 +97,7 @@ class SkewReport:
 
 def skew(
     preprocessing: Preprocessing,
-    samples: Mapping[str, Samples],
+    samples: Mapping[str, TrainingSamples],
     *,
     most_pixels: float = math.inf,
 ) -> SkewReport:
@@ -121,7 +121,7 @@ def skew(
     )
 
 
-def _checked(samples: Samples, steps: Steps, most_pixels: float) -> InputSkew:
+def _checked(samples: TrainingSamples, steps: Steps, most_pixels: float) -> InputSkew:
     differing: dict[int, float | None] = {}
     pixels = 0
     for row in range(len(samples)):
@@ -154,7 +154,7 @@ def _plainest(differing: Mapping[int, float | None]) -> int:
     return max(differing, key=lambda row: differing[row] or 0.0)
 
 
-def _notes(samples: Samples, steps: Steps, row: int) -> Iterator[str]:
+def _notes(samples: TrainingSamples, steps: Steps, row: int) -> Iterator[str]:
     """What is not about values."""
     trained = samples.tensors.dtype
     made = np.dtype(np.float32) if steps.dtype == BF16 else None
@@ -173,7 +173,7 @@ def _notes(samples: Samples, steps: Steps, row: int) -> Iterator[str]:
 class _Trial:
     """One differing sample, tried with many steps: equal pixels are made once."""
 
-    def __init__(self, samples: Samples, row: int, steps: Steps) -> None:
+    def __init__(self, samples: TrainingSamples, row: int, steps: Steps) -> None:
         self._raw = samples.opened(row, steps)
         self._trained = samples.tensors[row]
         self._pixels: dict[tuple[object, ...], Any] = {}
@@ -203,7 +203,7 @@ class _Trial:
         return numbers_of(self._pixels[key], steps)
 
 
-def _causes(samples: Samples, steps: Steps, row: int) -> tuple[Cause, ...]:
+def _causes(samples: TrainingSamples, steps: Steps, row: int) -> tuple[Cause, ...]:
     """The mistakes that explain the difference: all that do so alone, else pairs, else nearly."""
     table = mistakes_of(steps, samples.tensors.shape[1:])
     singles = [(one,) for one in table]
@@ -232,7 +232,7 @@ def _causes(samples: Samples, steps: Steps, row: int) -> tuple[Cause, ...]:
     return (_cause(steps, nearest[1], is_exact=False),) if nearest[1] else ()
 
 
-def _explains_all(samples: Samples, steps: Steps) -> bool:
+def _explains_all(samples: TrainingSamples, steps: Steps) -> bool:
     return all(_Trial(samples, row, steps).distance(steps) == 0.0 for row in range(len(samples)))
 
 

@@ -28,7 +28,7 @@ Raw = Image.Image | bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Samples:
+class TrainingSamples:
     """What one input was fed in training: `raw` and `tensors` have a row for each sample."""
 
     name: str
@@ -91,7 +91,7 @@ class _Told:
             ) from error
 
 
-def read_samples(data: bytes) -> Mapping[str, Samples]:
+def read_samples(data: bytes) -> Mapping[str, TrainingSamples]:
     """The samples in an NPZ file, by input; `Invalid` for anything else. Nothing is unpickled."""
     arrays = read_archive(data, most=MOST_BYTES)
     for key in arrays:
@@ -106,7 +106,7 @@ def read_samples(data: bytes) -> Mapping[str, Samples]:
     return {name: _paired(name, arrays[_RAW + name], arrays[_TENSOR + name]) for name in names}
 
 
-def _paired(name: str, raw: Array, tensors: Array) -> Samples:
+def _paired(name: str, raw: Array, tensors: Array) -> TrainingSamples:
     if not raw.ndim or not tensors.ndim or len(raw) != len(tensors):
         raise Invalid(
             f"the samples of '{name[:100]}' do not match",
@@ -118,4 +118,4 @@ def _paired(name: str, raw: Array, tensors: Array) -> Samples:
             f"there are {len(tensors)} samples of '{name[:100]}'",
             try_this=f"use 1 to {MOST_ROWS}",
         )
-    return Samples(name, raw, tensors)
+    return TrainingSamples(name, raw, tensors)

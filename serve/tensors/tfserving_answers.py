@@ -16,12 +16,12 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
 from serve.core.errors import BadRequest
-from serve.tensors.tfserving_tensors import BYTES, FLOATS, Shape, Tensor, unpack
+from serve.tensors.tfserving_tensors import BYTES, FLOATS, RawTensor, Shape, unpack
 
 _SPECIAL = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-def predictions_json(outputs: Mapping[str, Tensor]) -> bytes:
+def predictions_json(outputs: Mapping[str, RawTensor]) -> bytes:
     """The answer to a request of rows; every output has as many as the others."""
     size = _batch_size(outputs)
     rows = {
@@ -41,7 +41,7 @@ def predictions_json(outputs: Mapping[str, Tensor]) -> bytes:
     return _encoded("predictions", _listed(texts))
 
 
-def outputs_json(outputs: Mapping[str, Tensor]) -> bytes:
+def outputs_json(outputs: Mapping[str, RawTensor]) -> bytes:
     """The answer to a request of columns."""
     texts = {
         name: _nested(_texts(tensor, name), tensor.shape, 1)[0] for name, tensor in outputs.items()
@@ -52,7 +52,7 @@ def outputs_json(outputs: Mapping[str, Tensor]) -> bytes:
     return _encoded("outputs", "{" + items + "}")
 
 
-def classes_json(scores: Tensor, labels: Sequence[Sequence[bytes]]) -> bytes:
+def classes_json(scores: RawTensor, labels: Sequence[Sequence[bytes]]) -> bytes:
     """The answer to a classify request: for each example its pairs of label and score."""
     count = scores.shape[1]
     numbers = _texts(scores, "")
@@ -64,12 +64,12 @@ def classes_json(scores: Tensor, labels: Sequence[Sequence[bytes]]) -> bytes:
     return _encoded("results", _listed(rows))
 
 
-def values_json(values: Tensor) -> bytes:
+def values_json(values: RawTensor) -> bytes:
     """The answer to a regress request: one number for each example."""
     return _encoded("results", _listed(_texts(values, "")))
 
 
-def _batch_size(outputs: Mapping[str, Tensor]) -> int:
+def _batch_size(outputs: Mapping[str, RawTensor]) -> int:
     size = -1
     for name, tensor in outputs.items():
         if not tensor.shape:
@@ -93,7 +93,7 @@ def _nested(texts: Sequence[str], shape: Shape, count: int) -> Sequence[str]:
     return texts
 
 
-def _texts(tensor: Tensor, name: str) -> Sequence[str]:
+def _texts(tensor: RawTensor, name: str) -> Sequence[str]:
     """Each element as JSON."""
     elements = unpack(tensor)
     if tensor.datatype in FLOATS:

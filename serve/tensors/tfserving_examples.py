@@ -18,8 +18,8 @@ from serve.tensors.tfserving_tensors import (
     BYTES,
     FLOATS,
     Port,
-    Signature,
-    Tensor,
+    RawTensor,
+    ServingSignature,
     item_size,
     kind_of,
     pack,
@@ -35,13 +35,15 @@ class ClassOutputs(NamedTuple):
     classes: Port | None
 
 
-def read_examples(document: dict[str, Any], signature: Signature) -> tuple[dict[str, Tensor], int]:
+def read_examples(
+    document: dict[str, Any], signature: ServingSignature
+) -> tuple[dict[str, RawTensor], int]:
     """The tensors of a classify or regress request, and of how many examples."""
     examples = examples_of(document)
     return example_inputs(examples, signature), len(examples)
 
 
-def large_examples(body: bytes, signature: Signature) -> tuple[dict[str, Tensor], int]:
+def large_examples(body: bytes, signature: ServingSignature) -> tuple[dict[str, RawTensor], int]:
     """The same of a body that has not been read yet."""
     document = document_of(body)
     check_signature(signature_name(document))
@@ -72,7 +74,9 @@ def examples_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**context, **example} for example in examples]
 
 
-def example_inputs(examples: list[dict[str, Any]], signature: Signature) -> dict[str, Tensor]:
+def example_inputs(
+    examples: list[dict[str, Any]], signature: ServingSignature
+) -> dict[str, RawTensor]:
     """A tensor for each input, with a row for each example."""
     inputs = {}
     for port in signature.inputs:
@@ -82,7 +86,7 @@ def example_inputs(examples: list[dict[str, Any]], signature: Signature) -> dict
     return inputs
 
 
-def class_outputs(signature: Signature) -> ClassOutputs:
+def class_outputs(signature: ServingSignature) -> ClassOutputs:
     """The outputs that a classifier answers with; `BadRequest` says why it is none."""
     named = signature.output("scores")
     floats = [port for port in signature.outputs if port.datatype in FLOATS]
@@ -100,7 +104,7 @@ def class_outputs(signature: Signature) -> ClassOutputs:
     return ClassOutputs(named or floats[0], classes)
 
 
-def check_scores(scores: Tensor, examples: int) -> None:
+def check_scores(scores: RawTensor, examples: int) -> None:
     """`BadRequest` unless there is a row of scores for each example."""
     if len(scores.shape) != 2:
         raise BadRequest(
@@ -110,7 +114,7 @@ def check_scores(scores: Tensor, examples: int) -> None:
         raise BadRequest(f"Expected scores output batch size of {examples}. Got: {scores.shape[0]}")
 
 
-def class_rows(classes: Tensor, scores: Tensor) -> list[Sequence[bytes]]:
+def class_rows(classes: RawTensor, scores: RawTensor) -> list[Sequence[bytes]]:
     """The labels of each example, from the output that has them."""
     if classes.shape != scores.shape:
         raise BadRequest(
@@ -120,24 +124,24 @@ def class_rows(classes: Tensor, scores: Tensor) -> list[Sequence[bytes]]:
     return [elements[row * count : (row + 1) * count] for row in range(rows)]
 
 
-def first_row(tensor: Tensor) -> Tensor:
+def first_row(tensor: RawTensor) -> RawTensor:
     """The tensor of the first example alone."""
     size = math.prod(tensor.shape[1:])
     if tensor.datatype == BYTES:
         raw = pack(unpack(tensor)[:size], BYTES)
     else:
         raw = tensor.raw[: size * item_size(tensor.datatype)]
-    return Tensor(tensor.datatype, (1, *tensor.shape[1:]), raw)
+    return RawTensor(tensor.datatype, (1, *tensor.shape[1:]), raw)
 
 
-def regress_output(signature: Signature) -> Port:
+def regress_output(signature: ServingSignature) -> Port:
     """The output that a regression answers with."""
     if len(signature.outputs) != 1:
         raise BadRequest("Expected one output Tensor.", try_this=":predict")
     return signature.outputs[0]
 
 
-def check_values(values: Tensor, examples: int) -> None:
+def check_values(values: RawTensor, examples: int) -> None:
     """`BadRequest` unless there is a number for each example."""
     shape = values.shape
     if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
@@ -154,7 +158,7 @@ def check_values(values: Tensor, examples: int) -> None:
         raise BadRequest(f"Expected output Tensor of DT_FLOAT.  Got: DT_{name.upper()}")
 
 
-def label_table(classes: Tensor) -> tuple[bytes, ...]:
+def label_table(classes: RawTensor) -> tuple[bytes, ...]:
     """The labels by class, from what Triton's classification extension says of one example.
 
     Its elements are `score:class` or `score:class:label`, the best class first.
@@ -166,7 +170,7 @@ def label_table(classes: Tensor) -> tuple[bytes, ...]:
     return tuple(found.get(number, b"") for number in range(max(found, default=-1) + 1))
 
 
-def _feature(examples: list[dict[str, Any]], port: Port) -> Tensor:
+def _feature(examples: list[dict[str, Any]], port: Port) -> RawTensor:
     shape = _row_shape(port)
     rows = [_values(example, port) for example in examples]
     wanted = math.prod(shape) if -1 not in shape else -1
@@ -179,7 +183,7 @@ def _feature(examples: list[dict[str, Any]], port: Port) -> Tensor:
             )
     flat = tensor_of(rows, port)
     fitted = _filled(shape, len(rows[0]))
-    return Tensor(port.datatype, (len(rows), *fitted), flat.raw)
+    return RawTensor(port.datatype, (len(rows), *fitted), flat.raw)
 
 
 def _row_shape(port: Port) -> tuple[int, ...]:
@@ -220,5 +224,5 @@ def _values(example: dict[str, Any], port: Port) -> list[Any]:
     return [item == 1 if item in (0, 1) else item for item in values]
 
 
-def _shape(tensor: Tensor) -> str:
+def _shape(tensor: RawTensor) -> str:
     return f"[{','.join(map(str, tensor.shape))}]"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from serve.core.errors import BadRequest, ServegateError
-from serve.tensors.tfserving_tensors import BYTES, Tensor, item_size, pack
+from serve.tensors.tfserving_tensors import BYTES, RawTensor, item_size, pack
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class InferBody:
     """The body of an infer request: its JSON head, and the tensors."""
 
     head: bytes
@@ -23,8 +23,8 @@ class Body:
 
 
 def infer_body(
-    inputs: Mapping[str, Tensor], outputs: Sequence[str] = (), *, classes: int = 0
-) -> Body:
+    inputs: Mapping[str, RawTensor], outputs: Sequence[str] = (), *, classes: int = 0
+) -> InferBody:
     """A request for these outputs, or for all; with `classes` as so many of the best classes."""
     described = [
         {
@@ -42,13 +42,13 @@ def infer_body(
     else:
         document["parameters"] = {"binary_data_output": True}
     head = json.dumps(document, separators=(",", ":")).encode()
-    return Body(head, tuple(tensor.raw for tensor in inputs.values()))
+    return InferBody(head, tuple(tensor.raw for tensor in inputs.values()))
 
 
-def read_outputs(body: bytes, head_length: int | None) -> dict[str, Tensor]:
+def read_outputs(body: bytes, head_length: int | None) -> dict[str, RawTensor]:
     """The outputs of an answer, in its order; an error of ours when Triton's answer is broken."""
     length = len(body) if head_length is None else head_length
-    outputs: dict[str, Tensor] = {}
+    outputs: dict[str, RawTensor] = {}
     try:
         position = length
         for item in json.loads(body[:length])["outputs"]:
@@ -62,7 +62,7 @@ def read_outputs(body: bytes, head_length: int | None) -> dict[str, Tensor]:
             wanted = math.prod(shape) * item_size(datatype)
             if wanted and len(raw) != wanted:
                 raise ValueError(f"an output of {len(raw)} bytes, not {wanted}")
-            outputs[str(item["name"])] = Tensor(datatype, shape, raw)
+            outputs[str(item["name"])] = RawTensor(datatype, shape, raw)
         if position != len(body):
             raise ValueError(f"it has {len(body)} bytes, and describes {position}")
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, BadRequest) as error:
@@ -71,7 +71,7 @@ def read_outputs(body: bytes, head_length: int | None) -> dict[str, Tensor]:
 
 
 def written(
-    write: Callable[[Mapping[str, Tensor]], bytes], body: bytes, head_length: int | None
+    write: Callable[[Mapping[str, RawTensor]], bytes], body: bytes, head_length: int | None
 ) -> bytes:
     """What `write` makes of an answer's outputs."""
     return write(read_outputs(body, head_length))

@@ -23,8 +23,8 @@ from serve.tensors.tfserving_faults import (
     shape_of,
     shown,
 )
-from serve.tensors.tfserving_numbers import Numbers, Weighed
-from serve.tensors.tfserving_tensors import BYTES, Port, Shape, Signature, Tensor, pack
+from serve.tensors.tfserving_numbers import NestedNumbers, Weighed
+from serve.tensors.tfserving_tensors import BYTES, Port, RawTensor, ServingSignature, Shape, pack
 from serve.wire.tfserving_rest import check_signature
 
 _READ = json.JSONDecoder()
@@ -41,7 +41,7 @@ _NO_VALUE = (
 class PredictBody(NamedTuple):
     """A predict request's tensors, and whether they came as rows, so that the answer does."""
 
-    inputs: dict[str, Tensor]
+    inputs: dict[str, RawTensor]
     is_row: bool
 
 
@@ -72,7 +72,7 @@ def signature_name(document: dict[str, Any]) -> str:
     return name
 
 
-def predict_inputs(document: dict[str, Any], signature: Signature) -> PredictBody:
+def predict_inputs(document: dict[str, Any], signature: ServingSignature) -> PredictBody:
     """The tensors of a predict request."""
     has_rows, has_columns = "instances" in document, "inputs" in document
     if has_rows and has_columns:
@@ -92,7 +92,7 @@ def predict_inputs(document: dict[str, Any], signature: Signature) -> PredictBod
     return PredictBody(_rows(rows, signature), is_row=True)
 
 
-def large_inputs(body: bytes, found: Weighed, signature: Signature) -> PredictBody:
+def large_inputs(body: bytes, found: Weighed, signature: ServingSignature) -> PredictBody:
     """The tensors of a predict request that was weighed."""
     if found.numbers is None:
         document = document_of(body)
@@ -102,15 +102,15 @@ def large_inputs(body: bytes, found: Weighed, signature: Signature) -> PredictBo
     return numbers_inputs(body, found, signature)
 
 
-def numbers_inputs(body: bytes, found: Weighed, signature: Signature) -> PredictBody:
+def numbers_inputs(body: bytes, found: Weighed, signature: ServingSignature) -> PredictBody:
     """The tensors of a predict request that is nested lists of numbers, for the only input."""
     numbers, is_row = found.numbers, found.key == "instances"
-    assert isinstance(numbers, Numbers)
+    assert isinstance(numbers, NestedNumbers)
     port = _only(signature, _NO_LIST if is_row else _NO_VALUE)
     return PredictBody({port.name: numbers.tensor(body, port, is_rows=is_row)}, is_row)
 
 
-def tensor_of(value: Any, port: Port) -> Tensor:
+def tensor_of(value: Any, port: Port) -> RawTensor:
     """The tensor that nested lists, or a single value, write out."""
     shape = shape_of(value)
     tensor = _dense(value, shape, port)
@@ -122,7 +122,7 @@ def tensor_of(value: Any, port: Port) -> Tensor:
 # --- rows and columns -----------------------------------------------------------------------------
 
 
-def _rows(rows: list[Any], signature: Signature) -> dict[str, Tensor]:
+def _rows(rows: list[Any], signature: ServingSignature) -> dict[str, RawTensor]:
     """One tensor per input, whose first dimension counts the rows."""
     if not is_object(rows[0]):
         port = _only(signature, _NO_LIST)
@@ -139,7 +139,7 @@ def _rows(rows: list[Any], signature: Signature) -> dict[str, Tensor]:
 
 
 def _check_keys(
-    number: int, row: dict[str, Any], first: dict[str, Any], signature: Signature
+    number: int, row: dict[str, Any], first: dict[str, Any], signature: ServingSignature
 ) -> None:
     """Each row has the same keys: those of all inputs that are not optional, and no others."""
     element = f"Failed to process element: {number}"
@@ -157,7 +157,7 @@ def _check_keys(
         )
 
 
-def _column(values: list[Any], port: Port, *, is_named: bool) -> Tensor:
+def _column(values: list[Any], port: Port, *, is_named: bool) -> RawTensor:
     """One input of all rows. They have to agree in their shape."""
     shape = (len(values), *shape_of(values[0]))
     tensor = _dense(values, shape, port)
@@ -166,7 +166,7 @@ def _column(values: list[Any], port: Port, *, is_named: bool) -> Tensor:
     return tensor
 
 
-def _columns(value: Any, signature: Signature) -> dict[str, Tensor]:
+def _columns(value: Any, signature: ServingSignature) -> dict[str, RawTensor]:
     if not is_object(value):
         port = _only(signature, _NO_VALUE)
         return {port.name: tensor_of(value, port)}
@@ -180,7 +180,7 @@ def _columns(value: Any, signature: Signature) -> dict[str, Tensor]:
     }
 
 
-def _only(signature: Signature, otherwise: str) -> Port:
+def _only(signature: ServingSignature, otherwise: str) -> Port:
     """The one input that needs no name."""
     ports = signature.required or signature.inputs
     if len(ports) != 1:
@@ -191,7 +191,7 @@ def _only(signature: Signature, otherwise: str) -> Port:
 # --- the usual way --------------------------------------------------------------------------------
 
 
-def _dense(value: Any, shape: Shape, port: Port) -> Tensor | None:
+def _dense(value: Any, shape: Shape, port: Port) -> RawTensor | None:
     """The tensor, or None when lists differ in length or an element is of another type."""
     level = [value]
     for size in shape:
@@ -208,7 +208,7 @@ def _dense(value: Any, shape: Shape, port: Port) -> Tensor | None:
             return None
     except (OverflowError, TypeError, ValueError):
         return None
-    return Tensor(port.datatype, shape, raw)
+    return RawTensor(port.datatype, shape, raw)
 
 
 def _joined(lists: list[list[Any]]) -> list[Any]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from serve.core.errors import BadRequest
 from serve.tensors.tfserving_faults import accepted, fault_of
-from serve.tensors.tfserving_tensors import BYTES, DEEPEST, LARGE, Port, Shape, Tensor, pack
+from serve.tensors.tfserving_tensors import BYTES, DEEPEST, LARGE, Port, RawTensor, Shape, pack
 
 SLICE = 64 << 10  # bytes
 MANY = 1 << 14  # values in a document that others would wait for
@@ -41,14 +41,14 @@ _READ = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NestedNumbers:
     """Nested lists of numbers that have not been read yet: where they stand in a body."""
 
     start: int
     end: int
     shape: Shape
 
-    def tensor(self, body: bytes, port: Port, *, is_rows: bool = False) -> Tensor:
+    def tensor(self, body: bytes, port: Port, *, is_rows: bool = False) -> RawTensor:
         """The tensor. `BadRequest` for what is no number, or none of the datatype."""
         parts, count, kinds = [], 0, accepted(port.datatype)
         for start, end in _cuts(body, self.start, self.end):
@@ -62,7 +62,7 @@ class Numbers:
             count += len(numbers)
         if count != math.prod(self.shape):
             raise BadRequest("JSON Parse error: an element of a list is missing")
-        return Tensor(port.datatype, self.shape, b"".join(parts))
+        return RawTensor(port.datatype, self.shape, b"".join(parts))
 
     def _fault(self, numbers: list[object], before: int, port: Port, *, is_rows: bool) -> str:
         """What is wrong with the first of these numbers that does not fit."""
@@ -88,7 +88,7 @@ class Weighed:
     is_large: bool
     key: str = ""
     name: str = ""
-    numbers: Numbers | None = None
+    numbers: NestedNumbers | None = None
 
 
 def weigh(body: bytes, is_predict: bool = True) -> Weighed:
@@ -111,7 +111,7 @@ def weigh(body: bytes, is_predict: bool = True) -> Weighed:
     if shape is None:
         return Weighed(weight, is_large=True)
     name = (head["name"] or tail["name"] or b'""')[1:-1].decode("utf-8", "surrogateescape")
-    numbers = Numbers(head.end(), end, shape)
+    numbers = NestedNumbers(head.end(), end, shape)
     weight = 2 * len(body) + _PER_NUMBER * math.prod(shape)
     return Weighed(weight, True, head["key"].decode(), name, numbers)
 

@@ -18,8 +18,8 @@ from serve.tensors.tfserving_tensors import (
     DEEPEST,
     KINDS,
     NUMBERS,
+    RawTensor,
     Shape,
-    Tensor,
     item_size,
     pack,
     unpack,
@@ -50,7 +50,7 @@ def declared_size(protos: Sequence[Any]) -> int:
     return sum(size * count for size, count in zip(sizes, counts, strict=True))
 
 
-def tensor_of(proto: Any, name: str, limit: int) -> Tensor:
+def tensor_of(proto: Any, name: str, limit: int) -> RawTensor:
     """The tensor in a message; `BadRequest` when it is none, or takes more than `limit` bytes."""
     datatype = NUMBERS.get(proto.dtype)
     if datatype is None:
@@ -60,7 +60,7 @@ def tensor_of(proto: Any, name: str, limit: int) -> Tensor:
     if size > limit:
         raise BadRequest(f"input '{name}' has {size} bytes, more than {limit}")
     if proto.tensor_content:
-        return Tensor(datatype, shape, _content(proto.tensor_content, datatype, shape, name))
+        return RawTensor(datatype, shape, _content(proto.tensor_content, datatype, shape, name))
     given, count = getattr(proto, _LISTS[datatype]), math.prod(shape)
     try:
         raw = _packed(given[:count], datatype)
@@ -74,10 +74,10 @@ def tensor_of(proto: Any, name: str, limit: int) -> Tensor:
         raise BadRequest(
             f"input '{name}' has a value that does not fit {KINDS[datatype].name}"
         ) from error
-    return Tensor(datatype, shape, raw)
+    return RawTensor(datatype, shape, raw)
 
 
-def fill(proto: Any, tensor: Tensor) -> None:
+def fill(proto: Any, tensor: RawTensor) -> None:
     """Write a tensor into an empty message."""
     proto.dtype = KINDS[tensor.datatype].number
     for size in tensor.shape:

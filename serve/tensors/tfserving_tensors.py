@@ -32,7 +32,7 @@ _AT_ONCE = 1 << 16  # elements
 _LENGTH = struct.Struct("<I")
 
 
-class Kind(NamedTuple):
+class TensorflowType(NamedTuple):
     """A datatype of TensorFlow: its number, its name, and the type code of `array`, if any."""
 
     number: int
@@ -40,22 +40,22 @@ class Kind(NamedTuple):
     code: str = ""
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, TensorflowType] = MappingProxyType(
     {
-        "FP32": Kind(1, "float", "f"),
-        "FP64": Kind(2, "double", "d"),
-        "INT32": Kind(3, "int32", "i"),
-        "UINT8": Kind(4, "uint8", "B"),
-        "INT16": Kind(5, "int16", "h"),
-        "INT8": Kind(6, "int8", "b"),
-        BYTES: Kind(7, "string"),
-        "INT64": Kind(9, "int64", "q"),
-        "BOOL": Kind(10, "bool"),
-        "BF16": Kind(14, "bfloat16"),
-        "UINT16": Kind(17, "uint16", "H"),
-        "FP16": Kind(19, "half"),
-        "UINT32": Kind(22, "uint32", "I"),
-        "UINT64": Kind(23, "uint64", "Q"),
+        "FP32": TensorflowType(1, "float", "f"),
+        "FP64": TensorflowType(2, "double", "d"),
+        "INT32": TensorflowType(3, "int32", "i"),
+        "UINT8": TensorflowType(4, "uint8", "B"),
+        "INT16": TensorflowType(5, "int16", "h"),
+        "INT8": TensorflowType(6, "int8", "b"),
+        BYTES: TensorflowType(7, "string"),
+        "INT64": TensorflowType(9, "int64", "q"),
+        "BOOL": TensorflowType(10, "bool"),
+        "BF16": TensorflowType(14, "bfloat16"),
+        "UINT16": TensorflowType(17, "uint16", "H"),
+        "FP16": TensorflowType(19, "half"),
+        "UINT32": TensorflowType(22, "uint32", "I"),
+        "UINT64": TensorflowType(23, "uint64", "Q"),
     }
 )
 NUMBERS: Mapping[int, str] = MappingProxyType({kind.number: v2 for v2, kind in KINDS.items()})
@@ -64,7 +64,7 @@ _SIZES = MappingProxyType({"BOOL": 1, "BF16": 2, "FP16": 2})
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class RawTensor:
     """A tensor. `raw` is in row-major order, as Triton's binary extension has it."""
 
     datatype: str
@@ -84,7 +84,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class ServingSignature:
     """What a version takes and gives, in the order of its configuration."""
 
     inputs: tuple[Port, ...]
@@ -105,7 +105,7 @@ class Signature:
         return next((port for port in self.outputs if port.name == name), None)
 
 
-def kind_of(datatype: str) -> Kind:
+def kind_of(datatype: str) -> TensorflowType:
     """TensorFlow's side of a v2 datatype; `BadRequest` for one that it does not have."""
     kind = KINDS.get(datatype)
     if kind is None:
@@ -113,10 +113,10 @@ def kind_of(datatype: str) -> Kind:
     return kind
 
 
-def signature_of(config: Any) -> Signature:
+def signature_of(config: Any) -> ServingSignature:
     """The signature in a model's configuration, which is Triton's `ModelConfig` as JSON."""
     is_batched = int(config.get("max_batch_size") or 0) > 0
-    return Signature(
+    return ServingSignature(
         tuple(_port(item, is_batched) for item in config.get("input") or ()),
         tuple(_port(item, is_batched) for item in config.get("output") or ()),
         is_batched,
@@ -147,7 +147,7 @@ def pack(elements: Sequence[Any], datatype: str) -> bytes:
     return bytes(elements)
 
 
-def unpack(tensor: Tensor) -> Sequence[Any]:
+def unpack(tensor: RawTensor) -> Sequence[Any]:
     """The elements of a tensor; `BadRequest` when its bytes are not as many as its shape needs."""
     raw, datatype, count = tensor.raw, tensor.datatype, math.prod(tensor.shape)
     if datatype == BYTES:

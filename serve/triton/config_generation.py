@@ -6,7 +6,7 @@ from tritonclient.grpc import model_config_pb2
 
 from serve.core.errors import Invalid
 from serve.tensors.datatypes import BYTES, DATATYPES, Shape
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 from serve.triton.canonical import canonical_text
 from serve.triton.config import of_message
 
@@ -18,14 +18,14 @@ ZIPMAP_ADVICE = (
 )
 
 
-def has_zipmap(signature: Signature) -> bool:
+def has_zipmap(signature: ModelSignature) -> bool:
     """Whether an ONNX file makes maps of probabilities, as skl2onnx does unless told not to."""
     return ZIPMAP in signature.facts.get("operators", ())
 
 
 def generate(
     name: str,
-    signature: Signature,
+    signature: ModelSignature,
     *,
     max_batch_size: int | None = None,
     warm_up: Mapping[str, Shape] | None = None,
@@ -71,7 +71,7 @@ def generate(
 
 def _describe(
     entry: model_config_pb2.ModelInput | model_config_pb2.ModelOutput,
-    spec: TensorSpec,
+    spec: ModelTensor,
     *,
     batched: bool,
     zipmap: bool,

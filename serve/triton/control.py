@@ -33,7 +33,7 @@ Settings = Mapping[str, Any]  # a setting's value or values; None takes it back
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """One version in a replica's repository index. `state` is READY, LOADING, UNAVAILABLE, …."""
 
     model: str
@@ -56,7 +56,9 @@ class TritonControl:
         # As bytes: Triton lists folders whose names are no UTF-8, which protobuf refuses to read.
         self._index = self._channel.unary_unary(kserve_grpc.SERVICE + "RepositoryIndex")
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-        self._listed: tuple[bytes, tuple[Entry, ...]] | None = None  # an answer, and what it said
+        self._listed: tuple[bytes, tuple[IndexEntry, ...]] | None = (
+            None  # an answer, and what it said
+        )
 
     def __repr__(self) -> str:
         return f"<TritonControl {self._replica.name} {self._replica}>"
@@ -65,7 +67,7 @@ class TritonControl:
         """Close the connection."""
         await self._channel.close()
 
-    async def index(self) -> tuple[Entry, ...]:
+    async def index(self) -> tuple[IndexEntry, ...]:
         """The versions that this server knows; names it has never loaded are left out.
 
         A name that two repositories have is listed without its versions, though Triton goes on
@@ -75,7 +77,7 @@ class TritonControl:
         answer: bytes = await self._quick(self._index, b"")
         if self._listed is not None and self._listed[0] == answer:
             return self._listed[1]
-        found: list[Entry] = []
+        found: list[IndexEntry] = []
         is_whole = True
         for number, value in protobuf.fields(answer):
             entry = _entry(value) if number == 1 else None
@@ -174,7 +176,7 @@ class TritonControl:
         return TritonFailed(details)
 
 
-def _entry(message: int | bytes) -> Entry | None:
+def _entry(message: int | bytes) -> IndexEntry | None:
     """One `ModelIndex` (name, version, state, reason are fields 1 to 4).
 
     None for a name that was never loaded: it has neither a version nor a state.
@@ -188,8 +190,8 @@ def _entry(message: int | bytes) -> Entry | None:
     }
     version, state = texts.get(2, ""), texts.get(3, "")
     if version.isdigit():
-        return Entry(texts.get(1, ""), int(version), state, texts.get(4, ""))
-    return Entry(texts.get(1, ""), _ANY, state, texts.get(4, "")) if state else None
+        return IndexEntry(texts.get(1, ""), int(version), state, texts.get(4, ""))
+    return IndexEntry(texts.get(1, ""), _ANY, state, texts.get(4, "")) if state else None
 
 
 def _for_people(details: str) -> str:

@@ -21,7 +21,7 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2
 
 from serve.core.errors import Invalid
-from serve.core.flavours import BASE, Flavour, Flavours
+from serve.core.flavours import BASE, Flavour, VersionFlavours
 from serve.triton.config import Configuration, of_message
 
 OVERRIDES = frozenset(
@@ -72,7 +72,7 @@ def refused_overrides(flavour: Flavour) -> tuple[str, ...]:
     return tuple(found)
 
 
-def recognised(flavours: Flavours, base: Configuration, found: Configuration) -> Flavour:
+def recognised(flavours: VersionFlavours, base: Configuration, found: Configuration) -> Flavour:
     """Which flavour a Triton runs that tells this configuration, which it has completed.
 
     The first of which everything that it sets is there; else the base, also where that is not

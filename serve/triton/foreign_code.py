@@ -8,7 +8,7 @@ path is code too: it makes Triton read, write or load what lies there, with Trit
 import re
 from collections.abc import Iterator, Sequence
 
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.triton.config import Configuration
 
 # Backends that interpret the model file and nothing else. `tensorflow` graphs can read and write
@@ -30,7 +30,7 @@ _PATH_KEY = re.compile(
 )
 
 
-def code_in(config: Configuration, files: Sequence[File]) -> str:
+def code_in(config: Configuration, files: Sequence[VersionFile]) -> str:
     """Why this version brings code, in words; empty when it brings none."""
     return next(_reasons(config, files), "")
 
@@ -47,7 +47,7 @@ def calls_others(config: Configuration | None) -> bool:
     return (backend or platform) not in DATA_BACKENDS | DATA_PLATFORMS
 
 
-def _reasons(config: Configuration, files: Sequence[File]) -> Iterator[str]:
+def _reasons(config: Configuration, files: Sequence[VersionFile]) -> Iterator[str]:
     message = config.message
     if message.backend and message.backend not in DATA_BACKENDS:
         yield f"the backend '{message.backend}' can run code"

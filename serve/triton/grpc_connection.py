@@ -11,15 +11,15 @@ from typing import cast
 from serve.core import faults
 from serve.core.limits import Limits
 from serve.wire import http2
-from serve.wire.http2 import Fault
-from serve.wire.http2_flow import Board
+from serve.wire.http2 import ConnectionFault
+from serve.wire.http2_flow import FlowBoard
 from serve.wire.http2_link import Link
 
 _JOIN = 1 << 16  # bytes of output up to which one write is cheaper than many
 _HIGH_WATER = 1 << 18  # bytes that the transport buffers before DATA has to wait
 
 
-class Connection(Link, asyncio.Protocol):
+class GrpcConnection(Link, asyncio.Protocol):
     """One connection. It is closed at most once; `on_closed` then ends what was on it."""
 
     __slots__ = (
@@ -28,7 +28,7 @@ class Connection(Link, asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, board: Board, limits: Limits) -> None:
+    def __init__(self, board: FlowBoard, limits: Limits) -> None:
         super().__init__(
             board, frame=limits.frame, head=limits.head, continuations=limits.continuations
         )
@@ -117,7 +117,7 @@ class Connection(Link, asyncio.Protocol):
             return
         try:
             self.receive(data)
-        except Fault as fault:
+        except ConnectionFault as fault:
             self.guarded(self.close, fault.code, fault.why)
         except Exception as error:
             self.on_fault(error)

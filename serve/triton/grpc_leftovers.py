@@ -11,7 +11,7 @@ from collections.abc import Callable
 from serve.core import faults
 from serve.core.calls import Verb
 from serve.core.errors import BadRequest, NotSent, OutcomeUnknown
-from serve.triton.grpc_upstream import Leg, Upstream
+from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.wire import protobuf
 from serve.wire.grpc_heads import CONTENT_TYPE, TE, AnswerHead
 from serve.wire.grpc_messages import EMPTY_MESSAGE, PREFIX_SIZE
@@ -28,22 +28,22 @@ _VERSION = re.compile(r"(\d+)\.(\d+)")
 class Absorber:
     """Takes the rest of an answer that nobody wants; `on_end` is told when it is over."""
 
-    def __init__(self, on_end: Callable[[Leg], None]) -> None:
+    def __init__(self, on_end: Callable[[UpstreamLeg], None]) -> None:
         self._on_end = on_end
 
-    def on_answer(self, leg: Leg, piece: Piece) -> None:
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
         """Dropped; the credit goes back, so that what follows can come."""
         leg.consume(len(piece))
 
-    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
         """It is over."""
         self._on_end(leg)
 
-    def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
+    def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
         """Dropped, too."""
         self._on_end(leg)
 
-    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         """Nobody minds."""
         self._on_end(leg)
 
@@ -62,22 +62,22 @@ class VersionQuestion:
         head = literal(b":path", method_of(Verb.SERVER_METADATA).encode()) + TE + CONTENT_TYPE
         upstream.open(self, head, EMPTY_MESSAGE, END_STREAM, None)
 
-    def on_answer(self, leg: Leg, piece: Piece) -> None:
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
         """A piece of `ServerMetadataResponse`."""
         leg.consume(len(piece))
         if len(self._answer) < _LARGEST:
             self._answer += piece
 
-    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
         """The answer is complete."""
         self.is_safe = _is_safe(self._answer[PREFIX_SIZE:])
 
-    def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
+    def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
         """All at once."""
         self.on_answer(leg, piece)
         self.on_trailers(leg, trailers)
 
-    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         """It has to be asked again."""
         self.is_lost = True
 

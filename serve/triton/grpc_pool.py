@@ -14,23 +14,23 @@ from serve.core.errors import NotSent
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
 from serve.triton.grpc_leftovers import Absorber, VersionQuestion
-from serve.triton.grpc_upstream import Leg, Upstream, Waiter
+from serve.triton.grpc_upstream import ConnectionWaiter, Upstream, UpstreamLeg
 from serve.wire.grpc_heads import answer_memo
 from serve.wire.http2 import CANCEL
-from serve.wire.http2_flow import Board
+from serve.wire.http2_flow import FlowBoard
 
 CONNECTIONS = 4  # to one replica
 BUSY = 32  # calls on the least busy connection that make another one worth opening
 IDLE = 60.0  # seconds after which a connection without a call is closed
 
 
-class Group:
+class ReplicaConnections:
     """The connections to one replica, and who waits for one."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.connections: list[Upstream] = []
-        self.waiting: list[Waiter] = []
+        self.waiting: list[ConnectionWaiter] = []
         self.opening: asyncio.Task[None] | None = None
         self.question: VersionQuestion | None = None
 
@@ -75,14 +75,16 @@ class GrpcPool:
     def __init__(
         self, *, limits: Limits, connect_timeout: float, clock: Callable[[], float]
     ) -> None:
-        self.board = Board()
+        self.board = FlowBoard()
         self._limits = limits
         self._connect_timeout = connect_timeout
         self._clock = clock
         self._memo = answer_memo()
-        self._groups: dict[str, Group] = {}
-        self._moved: list[Group] = []  # of replicas that now have another address
-        self._absorbed: dict[Leg, tuple[float, Callable[[], None]]] = {}  # until when, and then
+        self._groups: dict[str, ReplicaConnections] = {}
+        self._moved: list[ReplicaConnections] = []  # of replicas that now have another address
+        self._absorbed: dict[
+            UpstreamLeg, tuple[float, Callable[[], None]]
+        ] = {}  # until when, and then
 
     def __repr__(self) -> str:
         return f"<GrpcPool connections={self.connections} streams={self.streams}>"
@@ -110,7 +112,7 @@ class GrpcPool:
             self._open(group)
         return best
 
-    def wait(self, replica: Replica, waiter: Waiter) -> None:
+    def wait(self, replica: Replica, waiter: ConnectionWaiter) -> None:
         """Tell the waiter when there is a connection, or that there will be none."""
         group = self._group(replica)
         group.waiting.append(waiter)
@@ -130,7 +132,7 @@ class GrpcPool:
         return False
 
     def absorb(
-        self, leg: Leg, ended: Callable[[], None] = lambda: None, *, until: float = math.inf
+        self, leg: UpstreamLeg, ended: Callable[[], None] = lambda: None, *, until: float = math.inf
     ) -> None:
         """Let a call that no caller waits for run to its end; then `ended` is called.
 
@@ -183,11 +185,11 @@ class GrpcPool:
 
     # --- connections ------------------------------------------------------------------------------
 
-    def _all(self) -> Iterator[Group]:
+    def _all(self) -> Iterator[ReplicaConnections]:
         yield from self._groups.values()
         yield from self._moved
 
-    def _group(self, replica: Replica) -> Group:
+    def _group(self, replica: Replica) -> ReplicaConnections:
         group = self._groups.get(replica.name)
         if group is not None:
             if group.replica is replica:
@@ -199,13 +201,13 @@ class GrpcPool:
                 upstream.go()
             group.refuse(NotSent(f"replica {replica.name} has moved"))
             self._moved.append(group)
-        group = self._groups[replica.name] = Group(replica)
+        group = self._groups[replica.name] = ReplicaConnections(replica)
         return group
 
-    def _open(self, group: Group) -> None:
+    def _open(self, group: ReplicaConnections) -> None:
         group.opening = asyncio.get_running_loop().create_task(self._connect(group))
 
-    async def _connect(self, group: Group) -> None:
+    async def _connect(self, group: ReplicaConnections) -> None:
         replica = group.replica
         settled = asyncio.Event()
 
@@ -235,7 +237,7 @@ class GrpcPool:
                 group.refuse(NotSent(f"replica {replica.name} cannot be reached", why=why))
         self.board.flush()
 
-    def _changed(self, group: Group, upstream: Upstream) -> None:
+    def _changed(self, group: ReplicaConnections, upstream: Upstream) -> None:
         """A connection of the group has got room, or is going."""
         if upstream.is_closed and upstream in group.connections:
             group.connections.remove(upstream)
@@ -245,7 +247,7 @@ class GrpcPool:
             upstream.close()
         self._serve(group)
 
-    def _serve(self, group: Group) -> None:
+    def _serve(self, group: ReplicaConnections) -> None:
         """Let those who wait go on, and open another connection for those who still do."""
         group.serve()
         if group.waiting and group.is_worth_another:
@@ -259,7 +261,7 @@ class GrpcPool:
         if not upstream.streams and (upstream.is_going or now - upstream.idle_since > IDLE):
             upstream.close()
 
-    def _absorbed_ended(self, leg: Leg) -> None:
+    def _absorbed_ended(self, leg: UpstreamLeg) -> None:
         _, ended = self._absorbed.pop(leg, (0.0, None))
         if ended is not None:
             ended()

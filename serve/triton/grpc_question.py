@@ -10,7 +10,7 @@ from serve.core.calls import Reply
 from serve.core.errors import BodyTooLarge, DeadlineExceeded, NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.triton.grpc_pool import GrpcPool
-from serve.triton.grpc_upstream import Leg, Upstream
+from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.wire.grpc_heads import CONTENT_TYPE, TE, AnswerHead
 from serve.wire.grpc_messages import PREFIX_SIZE
 from serve.wire.grpc_messages import message as with_prefix
@@ -52,7 +52,7 @@ class _Question:
         self._message = message
         self._limit = limit
         self._said = bytearray()
-        self._leg: Leg | None = None
+        self._leg: UpstreamLeg | None = None
 
     def leave(self, pool: GrpcPool) -> None:
         """Nobody waits any more: what is under way runs to its end, and is dropped."""
@@ -70,7 +70,7 @@ class _Question:
         """There will be no connection."""
         self._fail(error)
 
-    def on_answer(self, leg: Leg, piece: Piece) -> None:
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
         """A piece of the answer."""
         leg.consume(len(piece))
         self._said += piece
@@ -79,19 +79,19 @@ class _Question:
             leg.link.reset(leg, CANCEL)
             self._fail(BodyTooLarge(self._limit))
 
-    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
         """It is complete."""
         self._leg = None
         if not self.reply.done():
             body = bytes(self._said[PREFIX_SIZE:])
             self.reply.set_result(Reply(trailers.status, body, (), trailers.message))
 
-    def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
+    def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
         """All at once."""
         self.on_answer(leg, piece)
         self.on_trailers(leg, trailers)
 
-    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         """The answer will not come."""
         self._leg = None
         self._fail(error)

@@ -1,7 +1,7 @@
 """One multiplexed gRPC connection to a Triton, and the calls on it.
 
-Theory. A call is a `Leg`: one stream on one connection. Where it stands when something breaks says
-whether the call may be tried elsewhere (`proxy/attempts.py`):
+Theory. A call is an `UpstreamLeg`: one stream on one connection. Where it stands when something
+breaks says whether the call may be tried elsewhere (`proxy/attempts.py`):
 
     find / wait ──▶ open ──▶ HEADERS … ──▶ answer ──▶ trailers
         │             │          │
@@ -21,11 +21,11 @@ from typing import Protocol, cast
 from serve.core.errors import BadRequest, NotSent, OutcomeUnknown
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
-from serve.triton.grpc_connection import Connection
+from serve.triton.grpc_connection import GrpcConnection
 from serve.wire import http2
 from serve.wire.grpc_heads import POST_OVER_HTTP, AnswerHead
-from serve.wire.hpack_blocks import Blocks, Memo, literal
-from serve.wire.http2_flow import Board
+from serve.wire.hpack_blocks import HeaderBlocks, Memo, literal
+from serve.wire.http2_flow import FlowBoard
 from serve.wire.http2_stream import Piece, Stream
 
 _LAST_ID = http2.LAST_STREAM - 2
@@ -40,23 +40,23 @@ class Receiver(Protocol):
     A head waits in `leg.head` for what comes behind it: it may be that of a refusal.
     """
 
-    def on_answer(self, leg: "Leg", piece: Piece) -> None:
+    def on_answer(self, leg: "UpstreamLeg", piece: Piece) -> None:
         """A piece of the answer; `leg.consume` gives its credit back."""
 
-    def on_trailers(self, leg: "Leg", trailers: AnswerHead) -> None:
+    def on_trailers(self, leg: "UpstreamLeg", trailers: AnswerHead) -> None:
         """The status: the end of an answer, or all of it."""
 
-    def on_whole_answer(self, leg: "Leg", piece: Piece, trailers: AnswerHead) -> None:
+    def on_whole_answer(self, leg: "UpstreamLeg", piece: Piece, trailers: AnswerHead) -> None:
         """Both at once: nothing came before, and nothing will come."""
 
-    def on_lost(self, leg: "Leg", error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: "UpstreamLeg", error: NotSent | OutcomeUnknown) -> None:
         """The answer will not come."""
 
     def on_fault(self, error: Exception) -> None:
         """One of these has failed: end the call. It must not be tried again."""
 
 
-class Waiter(Protocol):
+class ConnectionWaiter(Protocol):
     """Who waits for a connection."""
 
     def on_connected(self, upstream: "Upstream") -> None:
@@ -69,7 +69,7 @@ class Waiter(Protocol):
         """One of these has failed: end the call. It must not be tried again."""
 
 
-class Leg(Stream):
+class UpstreamLeg(Stream):
     """One call on its way to a replica. `head` is the answer's, until its receiver takes it."""
 
     __slots__ = ("has_head", "head", "receiver")
@@ -113,7 +113,7 @@ class Leg(Stream):
             self.link.on_receiver_fault(self, error)
 
 
-class Upstream(Connection):
+class Upstream(GrpcConnection):
     """One connection to one replica."""
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Upstream(Connection):
     def __init__(
         self,
         replica: Replica,
-        board: Board,
+        board: FlowBoard,
         limits: Limits,
         memo: Memo[AnswerHead],
         *,
@@ -145,7 +145,7 @@ class Upstream(Connection):
         self.room = 0  # calls that it takes at one time
         self.replica = replica
         self._prefix = POST_OVER_HTTP + literal(b":authority", replica.grpc_target.encode())
-        self._blocks = Blocks(memo, limits.head)
+        self._blocks = HeaderBlocks(memo, limits.head)
         self._on_change = on_change
 
     @property
@@ -155,7 +155,7 @@ class Upstream(Connection):
 
     def open(
         self, receiver: Receiver, block: bytes, piece: Piece, end: int, source: Stream | None
-    ) -> Leg:
+    ) -> UpstreamLeg:
         """A new call; `block` starts with `:path`. Only when `has_room`.
 
         `piece` is the first of the message, or all of it, and `source` is where it came from.
@@ -163,7 +163,7 @@ class Upstream(Connection):
         self.last_id = number = self.last_id + 2
         if number >= _LAST_ID:
             self.go()
-        leg = Leg(self, number, receiver, source)
+        leg = UpstreamLeg(self, number, receiver, source)
         self.streams[number] = leg
         self.send_both(leg, self._prefix + block, piece, end)
         return leg
@@ -211,18 +211,18 @@ class Upstream(Connection):
             self.check_not_idle(number)
         elif leg.is_remote_closed:
             self.fail(leg, http2.STREAM_CLOSED)
-        elif cast(Leg, leg).has_head != (head.http < 0) or (head.http < 0 and not end):
+        elif cast(UpstreamLeg, leg).has_head != (head.http < 0) or (head.http < 0 and not end):
             self.fail(leg, http2.PROTOCOL_ERROR)  # RFC 9113 8.1: a head, then trailers at the end
         elif end:
-            self._on_trailers(cast(Leg, leg), head)
+            self._on_trailers(cast(UpstreamLeg, leg), head)
         elif not 100 <= head.http < 200:
-            cast(Leg, leg).head = head
-            cast(Leg, leg).has_head = True
+            cast(UpstreamLeg, leg).head = head
+            cast(UpstreamLeg, leg).has_head = True
             if after + _TWO_HEADS < len(data) and leg.is_local_closed:
-                return self._on_rest(cast(Leg, leg), data, after)
+                return self._on_rest(cast(UpstreamLeg, leg), data, after)
         return after
 
-    def _on_rest(self, leg: Leg, data: bytes, after: int) -> int:
+    def _on_rest(self, leg: UpstreamLeg, data: bytes, after: int) -> int:
         """Take along one DATA frame and known trailers, when they are all that follows the head."""
         word, flags, number = http2.read_head(data, after)
         start = after + http2.HEAD_SIZE
@@ -250,13 +250,13 @@ class Upstream(Connection):
             self.on_receiver_fault(leg, error)
         return stop
 
-    def on_receiver_fault(self, leg: Leg, error: Exception) -> None:
+    def on_receiver_fault(self, leg: UpstreamLeg, error: Exception) -> None:
         """Who receives an answer has failed at it: only this call ends, not the connection."""
         if self.streams.get(leg.id) is leg:
             self.reset(leg, http2.CANCEL)
         leg.receiver.on_fault(error)
 
-    def _on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+    def _on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
         if leg.is_local_closed:
             self.forget(leg)
         else:
@@ -273,7 +273,7 @@ class Upstream(Connection):
         self.go()
         for number in [number for number in self.streams if number > last]:
             leg = self.streams[number]
-            assert isinstance(leg, Leg)
+            assert isinstance(leg, UpstreamLeg)
             self.forget(leg)
             leg.lose(f"GOAWAY {code}", http2.REFUSED_STREAM)
         self._on_change(self)
@@ -282,7 +282,7 @@ class Upstream(Connection):
         """What has not been written was not sent; of the rest nobody knows."""
         self.go()
         for leg in tuple(self.streams.values()):
-            assert isinstance(leg, Leg)
+            assert isinstance(leg, UpstreamLeg)
             is_sent = leg.id <= self.flushed_id
             self.forget(leg)
             leg.lose(why, http2.NO_ERROR if is_sent else http2.REFUSED_STREAM)

@@ -9,7 +9,7 @@ in which Triton runs Python models and Python-based backends. What the stub need
   of the running interpreter has to come first there.
 * With numpy 2 it hands out empty tensors.
 
-The checks are plain functions of `Facts`; each answers an error, or None.
+The checks are plain functions of `MachineFacts`; each answers an error, or None.
 """
 
 import ctypes.util
@@ -36,7 +36,7 @@ OLDEST_GLIBC = (2, 35)
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MachineFacts:
     """What there is to know about this machine and the running Python environment."""
 
     system: str  # as platform.system() says it
@@ -53,7 +53,7 @@ class Facts:
     linker_has_libpython: bool
 
     @classmethod
-    def here(cls) -> "Facts":
+    def here(cls) -> "MachineFacts":
         """The facts of this process. Imports nothing; may run `ldconfig`."""
         version = sys.version_info[:2]
         package = importlib.util.find_spec("pytriton")
@@ -75,7 +75,7 @@ class Facts:
         )
 
 
-def check_platform(facts: Facts) -> CannotStart | None:
+def check_platform(facts: MachineFacts) -> CannotStart | None:
     """The wheel is built for one platform."""
     if (facts.system, facts.machine) == ("Linux", "x86_64"):
         return None
@@ -87,7 +87,7 @@ def check_platform(facts: Facts) -> CannotStart | None:
     )
 
 
-def check_libc(facts: Facts) -> CannotStart | None:
+def check_libc(facts: MachineFacts) -> CannotStart | None:
     """Older C libraries lack symbols that the server was linked with."""
     name, _, version = facts.libc.partition(" ")
     if facts.system != "Linux":
@@ -102,7 +102,7 @@ def check_libc(facts: Facts) -> CannotStart | None:
     )
 
 
-def check_python(facts: Facts) -> CannotStart | None:
+def check_python(facts: MachineFacts) -> CannotStart | None:
     """Python models and our backends run in a stub that is built for one Python version."""
     if facts.python in PYTHONS:
         return None
@@ -113,7 +113,7 @@ def check_python(facts: Facts) -> CannotStart | None:
     )
 
 
-def check_wheel(facts: Facts) -> CannotStart | None:
+def check_wheel(facts: MachineFacts) -> CannotStart | None:
     """The wheel is an optional part of the installation."""
     if facts.package is not None and facts.wheel is not None:
         return None
@@ -124,7 +124,7 @@ def check_wheel(facts: Facts) -> CannotStart | None:
     )
 
 
-def check_numpy(facts: Facts) -> CannotStart | None:
+def check_numpy(facts: MachineFacts) -> CannotStart | None:
     """The stub was compiled against numpy 1."""
     if facts.numpy is not None and _numbers(facts.numpy) < (2,):
         return None
@@ -137,7 +137,7 @@ def check_numpy(facts: Facts) -> CannotStart | None:
     )
 
 
-def check_environment(facts: Facts) -> CannotStart | None:
+def check_environment(facts: MachineFacts) -> CannotStart | None:
     """The isolated Python of the stub has to find the same packages as this process."""
     why = ""
     if facts.package and not any(facts.package.is_relative_to(root) for root in facts.prefixes):
@@ -153,7 +153,7 @@ def check_environment(facts: Facts) -> CannotStart | None:
     )
 
 
-def check_library(facts: Facts) -> CannotStart | None:
+def check_library(facts: MachineFacts) -> CannotStart | None:
     """Many Pythons are built without the shared library."""
     library = _library(facts.python)
     if facts.libpython is not None or facts.linker_has_libpython:
@@ -168,7 +168,7 @@ def check_library(facts: Facts) -> CannotStart | None:
     )
 
 
-def check_files(facts: Facts) -> CannotStart | None:
+def check_files(facts: MachineFacts) -> CannotStart | None:
     """The wheel is whole."""
     if facts.package is None:
         return None
@@ -183,7 +183,7 @@ def check_files(facts: Facts) -> CannotStart | None:
     return None
 
 
-CHECKS: tuple[Callable[[Facts], CannotStart | None], ...] = (
+CHECKS: tuple[Callable[[MachineFacts], CannotStart | None], ...] = (
     check_platform,
     check_libc,
     check_python,
@@ -195,7 +195,7 @@ CHECKS: tuple[Callable[[Facts], CannotStart | None], ...] = (
 )
 
 
-def problems(facts: Facts) -> tuple[CannotStart, ...]:
+def problems(facts: MachineFacts) -> tuple[CannotStart, ...]:
     """Everything that stands in the way, the most fundamental first."""
     return tuple(error for check in CHECKS if (error := check(facts)) is not None)
 
@@ -215,7 +215,7 @@ class Installation:
     caches: Path | None  # response caches
 
     @classmethod
-    def find(cls, facts: Facts) -> "Installation":
+    def find(cls, facts: MachineFacts) -> "Installation":
         """The installed Triton, or the first of the `problems` raised."""
         for error in problems(facts):
             raise error
@@ -223,7 +223,7 @@ class Installation:
         return cls.of(facts, facts.package)
 
     @classmethod
-    def of(cls, facts: Facts, package: Path) -> "Installation":
+    def of(cls, facts: MachineFacts, package: Path) -> "Installation":
         """Where everything is in a sound wheel; only the caches are looked for."""
         server = package / "tritonserver"
         minor = "{}.{}".format(*facts.python)

@@ -16,10 +16,10 @@ from types import MappingProxyType, TracebackType
 
 from serve.core.errors import TritonDidNotStart
 from serve.core.replicas import Replica
-from serve.processes import Backoff, Clock, Condition, Ledger, SystemClock
+from serve.processes import Backoff, Clock, Ledger, ProcessCondition, SystemClock
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.installation import Installation
-from serve.triton.local_triton import LocalTriton, Setup
+from serve.triton.local_triton import LauncherSetup, LocalTriton
 
 
 class Launcher:
@@ -43,7 +43,7 @@ class Launcher:
         extra_args: tuple[str, ...] = (),
         environ: Mapping[str, str] = os.environ,
         drain: int = 5,
-        on_change: Callable[[str, Condition], None] = lambda name, condition: None,
+        on_change: Callable[[str, ProcessCondition], None] = lambda name, condition: None,
         backoff: Backoff | None = None,
         clock: Clock | None = None,
         draw: Callable[[], float] = random.random,
@@ -66,7 +66,7 @@ class Launcher:
         self._given: set[int] = set()  # ports
         self._news = asyncio.Event()  # another one after each change
         self._tasks = asyncio.TaskGroup()
-        self._setup: Setup | None = None
+        self._setup: LauncherSetup | None = None
         self._tritons: dict[int, LocalTriton] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -91,7 +91,7 @@ class Launcher:
         return {name: failure for name, failure in failed.items() if failure is not None}
 
     @property
-    def conditions(self) -> Mapping[str, Condition]:
+    def conditions(self) -> Mapping[str, ProcessCondition]:
         """How each of them is, by its name."""
         return MappingProxyType({one.name: one.supervised.condition for one in self._ordered()})
 
@@ -169,10 +169,10 @@ class Launcher:
     def _ordered(self) -> list[LocalTriton]:
         return [triton for _, triton in sorted(self._tritons.items())]
 
-    def _common(self) -> Setup:
+    def _common(self) -> LauncherSetup:
         state = self._state.resolve()
         backends = build_backend_directory(self._installation, state)
-        return Setup(
+        return LauncherSetup(
             installation=self._installation,
             backends=backends,
             repositories=self._repositories,
@@ -183,7 +183,7 @@ class Launcher:
             drain=self._drain,
         )
 
-    def _triton(self, index: int, setup: Setup) -> LocalTriton:
+    def _triton(self, index: int, setup: LauncherSetup) -> LocalTriton:
         return LocalTriton(
             index,
             setup,
@@ -196,7 +196,7 @@ class Launcher:
             given=self._given,
         )
 
-    def _on_change(self, name: str, condition: Condition) -> None:
+    def _on_change(self, name: str, condition: ProcessCondition) -> None:
         self._changed()
         self._tell(name, condition)
 

@@ -18,18 +18,18 @@ from serve.core.replicas import Replica
 from serve.processes import (
     Backoff,
     Clock,
-    Condition,
     Hopeless,
     Ledger,
+    ProcessCondition,
     Program,
-    State,
     Supervised,
+    SupervisedState,
     sweep_shared_memory,
 )
 from serve.triton.installation import Installation
 from serve.triton.log_relay import LogRelay
 from serve.triton.ports import LOOPBACK, free_ports
-from serve.triton.probe import Answer, look
+from serve.triton.probe import ProbeResult, look
 
 _PORT_TAKEN = "already in use"  # "… Unavailable - Socket '127.0.0.1:8000' already in use"
 _PORT_CHOICES = 5  # so often a Triton may find its ports taken before that is a failure
@@ -38,7 +38,7 @@ _OWN_VARIABLES = "SERVEGATE_"  # may hold secrets; models can read Triton's envi
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class LauncherSetup:
     """What all Tritons of one launcher have in common."""
 
     installation: Installation
@@ -57,11 +57,11 @@ class LocalTriton:
     def __init__(
         self,
         index: int,
-        setup: Setup,
+        setup: LauncherSetup,
         *,
         ledger: Ledger,
         logger: logging.Logger,
-        on_change: Callable[[str, Condition], None],
+        on_change: Callable[[str, ProcessCondition], None],
         backoff: Backoff,
         clock: Clock,
         draw: Callable[[], float],
@@ -119,17 +119,17 @@ class LocalTriton:
         )
 
     async def _probe(self) -> None:
-        while (answer := await look(self.replica, self.server_id)) is not Answer.LIVE:
-            if answer is Answer.NOT_LIVE:
+        while (answer := await look(self.replica, self.server_id)) is not ProbeResult.LIVE:
+            if answer is ProbeResult.NOT_LIVE:
                 raise Hopeless("it runs, but could not read its model repository")
             await self._clock.sleep(_PROBE_PAUSE)
 
-    def _on_change(self, condition: Condition) -> None:
+    def _on_change(self, condition: ProcessCondition) -> None:
         if condition.pid is None:  # before a start, or after an end
             sweep_shared_memory(shared_memory_prefix(self.server_id))
-        if condition.state is State.RUNNING:
+        if condition.state is SupervisedState.RUNNING:
             self.has_answered, self.failure = True, None
-        elif condition.state is State.BACKING_OFF and not self.has_answered:
+        elif condition.state is SupervisedState.BACKING_OFF and not self.has_answered:
             self._on_failed_start(condition.reason)
         self._tell(self.name, condition)
 
@@ -142,7 +142,7 @@ class LocalTriton:
             self.failure = self.did_not_start(reason)
 
 
-def command(setup: Setup, replica: Replica, server_id: str) -> tuple[str, ...]:
+def command(setup: LauncherSetup, replica: Replica, server_id: str) -> tuple[str, ...]:
     """The command line; `extra_args` stand last, so they win where Triton takes the last one."""
     caches = setup.installation.caches
     return (

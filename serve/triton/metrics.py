@@ -54,7 +54,7 @@ class GpuReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class ReplicaScrape:
     """All that one scrape of a replica said."""
 
     models: Mapping[tuple[str, int], ModelReading]
@@ -67,7 +67,7 @@ class Readings:
         return sum(reading.pending for reading in self.models.values())
 
 
-def read(text: str, *, only_queues: bool = False) -> Readings:
+def read(text: str, *, only_queues: bool = False) -> ReplicaScrape:
     """Read the answer of Triton's metrics port; `ValueError` where it is none.
 
     Series that are not known here are passed over. With `only_queues` the counters of models are,
@@ -85,7 +85,7 @@ def read(text: str, *, only_queues: bool = False) -> Readings:
         elif labels.get("version", "").isdigit():
             row = models.setdefault((labels["model"], int(labels["version"])), {})
             row[name] = row.get(name, 0.0) + value  # a failure counter per reason adds up
-    return Readings(
+    return ReplicaScrape(
         MappingProxyType({key: _model(row) for key, row in models.items()}),
         MappingProxyType({uuid: _gpu(row) for uuid, row in gpus.items()}),
         cpu,

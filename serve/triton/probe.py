@@ -11,13 +11,13 @@ _PATIENCE = 2.0  # seconds for one question and its answer
 _LONGEST_BODY = 1 << 20  # bytes
 
 
-class Answer(Enum):
+class ProbeResult(Enum):
     NONE = auto()  # nobody there yet, or somebody else
     NOT_LIVE = auto()  # it has started and found that it cannot serve; it will not recover
     LIVE = auto()
 
 
-async def look(replica: Replica, server_id: str) -> Answer:
+async def look(replica: Replica, server_id: str) -> ProbeResult:
     """How the Triton with this `--id` is; the id tells it from one that took the port before.
 
     Triton opens its HTTP port when it has read its repository, and the port of its metrics last.
@@ -26,14 +26,14 @@ async def look(replica: Replica, server_id: str) -> Answer:
         async with asyncio.timeout(_PATIENCE):
             _, about = await _get(replica.host, replica.http_port, "/v2")
             if json.loads(about).get("name") != server_id:
-                return Answer.NONE
+                return ProbeResult.NONE
             live, _ = await _get(replica.host, replica.http_port, "/v2/health/live")
             if live != 200:
-                return Answer.NOT_LIVE
+                return ProbeResult.NOT_LIVE
             metrics, _ = await _get(replica.host, replica.metrics_port, "/metrics")
-            return Answer.LIVE if metrics == 200 else Answer.NONE
+            return ProbeResult.LIVE if metrics == 200 else ProbeResult.NONE
     except (OSError, EOFError, ValueError, AttributeError, asyncio.LimitOverrunError):
-        return Answer.NONE  # refused, timed out (an OSError, too), or not a Triton
+        return ProbeResult.NONE  # refused, timed out (an OSError, too), or not a Triton
 
 
 async def _get(host: str, port: int, path: str) -> tuple[int, bytes]:

@@ -35,11 +35,11 @@ from serve.triton import metrics
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.control import TritonControl
 from serve.triton.installation import Installation
-from serve.triton.local_triton import Setup, command, shared_memory_prefix
+from serve.triton.local_triton import LauncherSetup, command, shared_memory_prefix
 from serve.triton.log_relay import LogRelay
 from serve.triton.ports import LOOPBACK, free_ports
-from serve.triton.probe import Answer, look
-from serve.triton.quarantine_watch import Watch, watching
+from serve.triton.probe import ProbeResult, look
+from serve.triton.quarantine_watch import QuarantineWatch, watching
 
 LEDGER_FILE = "quarantine.json"
 NAME = "quarantine"
@@ -53,7 +53,7 @@ _WITHHELD = ("SERVEGATE_", "AWS_", "AZURE_", "GOOGLE_", "PG")  # variables that 
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class QuarantineOrder:
     """A model to load: its name in Triton, and its configuration as JSON, or empty for its own."""
 
     name: str
@@ -64,12 +64,12 @@ async def _is_never_over() -> None:
     await asyncio.Event().wait()
 
 
-async def _refuses(orders: Sequence[Order]) -> "Trial":
+async def _refuses(orders: Sequence[QuarantineOrder]) -> "QuarantineTrial":
     raise TrialFailed(f"{orders[-1].name} cannot be loaded again here")
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class QuarantineTrial:
     """A Triton that has loaded everything. `memory` is the bytes that the last order added to its
     processes, `gpu_memory` those on the GPUs; None where there is no GPU.
 
@@ -80,7 +80,9 @@ class Trial:
     replica: Replica
     memory: int
     gpu_memory: int | None = None
-    again: Callable[[Sequence[Order]], Awaitable["Trial"]] = field(default=_refuses, repr=False)
+    again: Callable[[Sequence[QuarantineOrder]], Awaitable["QuarantineTrial"]] = field(
+        default=_refuses, repr=False
+    )
     is_over: Callable[[], Awaitable[None]] = field(default=_is_never_over, repr=False)
 
 
@@ -136,7 +138,9 @@ class Quarantine:
         return f"<Quarantine {self._state} {'busy' if self._turn.locked() else 'free'}>"
 
     @contextlib.asynccontextmanager
-    async def trial(self, repository: Path, orders: Sequence[Order]) -> AsyncIterator[Trial]:
+    async def trial(
+        self, repository: Path, orders: Sequence[QuarantineOrder]
+    ) -> AsyncIterator[QuarantineTrial]:
         """A Triton on this folder that has loaded the orders, those that others need first.
 
         `TrialFailed` says why the last order or one that it needs is not fit, also after it was
@@ -161,11 +165,11 @@ class Quarantine:
 
     async def _loaded(
         self,
-        setup: Setup,
-        orders: Sequence[Order],
+        setup: LauncherSetup,
+        orders: Sequence[QuarantineOrder],
         clean: "_Cleaner",
         stack: contextlib.AsyncExitStack,
-    ) -> tuple[Watch, Trial]:
+    ) -> tuple[QuarantineWatch, QuarantineTrial]:
         """A Triton that has loaded the orders; it ends with the stack.
 
         One that dies meanwhile gets a second chance: on a busy machine a sound model was seen to
@@ -190,8 +194,13 @@ class Quarantine:
         raise AssertionError("the last try raises")
 
     async def _load(
-        self, replica: Replica, orders: Sequence[Order], *, watch: Watch, clean: "_Cleaner"
-    ) -> Trial:
+        self,
+        replica: Replica,
+        orders: Sequence[QuarantineOrder],
+        *,
+        watch: QuarantineWatch,
+        clean: "_Cleaner",
+    ) -> QuarantineTrial:
         control = TritonControl(replica, timeout=_QUICK)
         memory, gpu = 0, None
         try:
@@ -208,10 +217,15 @@ class Quarantine:
         finally:
             await control.close()
         watch.doing = "after it was loaded"
-        return Trial(replica, memory, gpu)
+        return QuarantineTrial(replica, memory, gpu)
 
     async def _obey(
-        self, order: Order, it: str, control: TritonControl, watch: Watch, clean: "_Cleaner"
+        self,
+        order: QuarantineOrder,
+        it: str,
+        control: TritonControl,
+        watch: QuarantineWatch,
+        clean: "_Cleaner",
     ) -> None:
         try:
             async with asyncio.timeout(self._limits.loading):
@@ -223,7 +237,7 @@ class Quarantine:
                 await watch.settle()
             raise TrialFailed(f"{it} did not load", why=clean(error.why or error.what)) from error
 
-    async def _start(self, setup: Setup, log: LogRelay) -> tuple[Child, Replica]:
+    async def _start(self, setup: LauncherSetup, log: LogRelay) -> tuple[Child, Replica]:
         """A Triton that answers."""
         why = ""
         for _ in range(_STARTS):
@@ -252,15 +266,15 @@ class Quarantine:
     async def _answers(self, child: Child, replica: Replica) -> bool:
         """Wait until it answers; False when it ends before."""
         while not child.is_gone:
-            if await look(replica, self._server_id) is Answer.LIVE:
+            if await look(replica, self._server_id) is ProbeResult.LIVE:
                 return True
             await asyncio.sleep(_PROBE_PAUSE)
         return False
 
-    def _setup(self, repository: Path) -> Setup:
+    def _setup(self, repository: Path) -> LauncherSetup:
         backends = build_backend_directory(self._installation, self._state)
         interval = f"--metrics-interval-ms={_METRICS_INTERVAL * 1000:.0f}"
-        return Setup(
+        return LauncherSetup(
             installation=self._installation,
             backends=backends,
             repositories=(str(repository.resolve()),),
@@ -271,7 +285,7 @@ class Quarantine:
             drain=0,
         )
 
-    def _program(self, setup: Setup, replica: Replica) -> Program:
+    def _program(self, setup: LauncherSetup, replica: Replica) -> Program:
         inherited = {k: v for k, v in setup.environ.items() if not k.startswith(_WITHHELD)}
         return Program(
             self._name,
@@ -289,7 +303,7 @@ class Quarantine:
 class _Cleaner:
     """Takes the paths of this machine out of Triton's sentences."""
 
-    def __init__(self, setup: Setup, orders: Sequence[Order]) -> None:
+    def __init__(self, setup: LauncherSetup, orders: Sequence[QuarantineOrder]) -> None:
         (repository,) = setup.repositories
         self._shorter = {f"{repository}/{order.name}/": "" for order in orders} | {
             f"{repository}/": "",
@@ -305,13 +319,13 @@ class _Cleaner:
         return text
 
 
-async def _know(watch: Watch, error: ServegateError) -> None:
+async def _know(watch: QuarantineWatch, error: ServegateError) -> None:
     """Whether the Triton has gone is told a moment after its connections broke."""
     if isinstance(error, Unavailable):
         await watch.settle()
 
 
-def _raise(watch: Watch, error: ServegateError) -> NoReturn:
+def _raise(watch: QuarantineWatch, error: ServegateError) -> NoReturn:
     """Why the trial is over, if it is; else the error is its own reason."""
     if watch.failure is not None:
         raise watch.failure from error

@@ -17,7 +17,7 @@ _PAUSE = 0.05  # seconds between two looks
 _SETTLING = 5.0  # seconds until the end of a process is told, after its connections broke
 
 
-class Watch:
+class QuarantineWatch:
     """`failure` is why the trial is over; None while it is not. `doing` says what goes on."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Watch:
         self._told = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Watch {self._family!r} {self.doing} {self.failure or 'all is well'}>"
+        return f"<QuarantineWatch {self._family!r} {self.doing} {self.failure or 'all is well'}>"
 
     async def begin(self, doing: str) -> int:
         """The limit counts from here; answers the bytes of memory that are taken already."""
@@ -83,10 +83,10 @@ class Watch:
 @contextlib.asynccontextmanager
 async def watching(
     child: Child, *, last_words: Callable[[], str], limit: int
-) -> AsyncIterator[Watch]:
+) -> AsyncIterator[QuarantineWatch]:
     """A watch with a thread of its own; the child is killed at the end. `limit` in bytes."""
     with ThreadPoolExecutor(1, "quarantine") as executor:
-        watch = Watch(child, executor, last_words=last_words, limit=limit)
+        watch = QuarantineWatch(child, executor, last_words=last_words, limit=limit)
         task = asyncio.create_task(watch.run())
         try:
             yield watch

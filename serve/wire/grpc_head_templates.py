@@ -11,7 +11,7 @@ from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 
 from serve.wire.grpc_heads import KEPT
-from serve.wire.grpc_requests import VARYING, RequestHead, Requests, told
+from serve.wire.grpc_requests import VARYING, GrpcRequestReader, RequestHead, told
 from serve.wire.hpack_blocks import Memo, size_of, string
 from serve.wire.request_ids import GIVEN
 
@@ -27,7 +27,7 @@ Kept = list[tuple[bytes, bytes]]  # name, and value as it is encoded
 class RequestMemo(Memo[RequestHead]):
     """What was made of whole blocks, and of their templates."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: GrpcRequestReader) -> None:
         super().__init__(requests.fields, requests.make)
         self._requests = requests
         self._marks: list[tuple[bytes, bytes]] = []  # names as they have come, and decoded

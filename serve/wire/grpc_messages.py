@@ -2,7 +2,7 @@
 
     compressed (1 byte, 0 or 1) · length (4 bytes) · message
 
-`Messages` cuts a stream of pieces at the borders of messages without putting a message together.
+`MessageCutter` cuts a stream of pieces at the borders of messages without joining a message.
 """
 
 import zlib
@@ -59,7 +59,7 @@ def cut_off(size: int) -> ServegateError:
     return BadRequest(f"the stream ended inside a message, after {size} bytes")
 
 
-class Messages:
+class MessageCutter:
     """Cuts pieces at the borders of messages."""
 
     __slots__ = ("_left", "_prefix")

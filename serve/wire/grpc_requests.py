@@ -11,7 +11,7 @@ from serve.core.errors import BadRequest, HeadTooLarge, NotServed, ServegateErro
 from serve.wire import kserve_grpc, request_ids
 from serve.wire.grpc_heads import BAD, CONNECTION, DROP, KEPT, NAME, PASS, PSEUDO, READ, TE
 from serve.wire.hpack_blocks import Field, Fields, literal, size_of, string, text
-from serve.wire.http2 import Fault, Malformed
+from serve.wire.http2 import ConnectionFault, Malformed
 from serve.wire.kserve_http import is_claim
 
 _PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
@@ -63,7 +63,7 @@ class RequestHead:
         self.is_unary = fine and self.verb is not Verb.STREAM
 
 
-class Requests:
+class GrpcRequestReader:
     """Reads requests; a header list beyond `limit` bytes is refused.
 
     The methods in `own` are answered by the gateway itself: they have no verb and are no error.
@@ -94,7 +94,7 @@ def readable(value: bytes) -> str:
     """A value that was kept as it was encoded; empty where it is broken, which nobody has seen."""
     try:
         return text(value).decode("latin-1") if value else ""
-    except Fault:
+    except ConnectionFault:
         return ""
 
 

@@ -11,9 +11,9 @@ itself, may be remembered as a whole, and a field that is passed on needs no dec
     0001xxxx [name] value     literal that must stay one
     001xxxxx                  new size of the table      only in front, only 0
 
-A field is a `Name`, remembered by its encoded bytes, and the encoded bytes of its value. Until the
-peer gets there, and for a peer that never does, the `hpack` library decodes; its fields are written
-as literals again, so that all readers see one form.
+A field is a `HeaderName`, remembered by its encoded bytes, and the encoded bytes of its value.
+Until the peer gets there, and for a peer that never does, the `hpack` library decodes; its fields
+are written as literals again, so that all readers see one form.
 
 Integers are short here: three bytes beyond the first, so that a value that Triton would take for an
 attack on the connection, which many callers share, ends with the caller who sent it.
@@ -26,7 +26,7 @@ import hpack
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
-from serve.wire.http2 import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, Fault
+from serve.wire.http2 import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, ConnectionFault
 
 _STATIC: tuple[tuple[bytes, bytes], ...] = ((b"", b""), *HeaderTable.STATIC_TABLE)
 _LAST_STATIC = 61
@@ -36,7 +36,7 @@ _LARGEST_REMEMBERED = 2048  # bytes of a block
 _OVERHEAD = 32  # bytes that RFC 9113 6.5.2 adds to every field
 
 
-class Name:
+class HeaderName:
     """The name of a field. `kind` is what its reader made of it, `literal` its bytes for a block.
 
     An indexed field has its value here too, and no bytes of a value.
@@ -51,10 +51,10 @@ class Name:
         self.kind = kind
 
     def __repr__(self) -> str:
-        return f"<Name {self.name!r} kind={self.kind}>"
+        return f"<HeaderName {self.name!r} kind={self.kind}>"
 
 
-Field = tuple[Name, bytes]
+Field = tuple[HeaderName, bytes]
 
 
 class Fields:
@@ -62,12 +62,12 @@ class Fields:
 
     def __init__(self, classify: Callable[[bytes], int]) -> None:
         self._classify = classify
-        self._names: dict[bytes, Name] = {}
+        self._names: dict[bytes, HeaderName] = {}
         self._values: dict[bytes, bytes] = {}
         self._indexed = [self._indexed_name(index) for index in range(_LAST_STATIC + 1)]
 
     def split(self, block: bytes, start: int = 0) -> list[Field]:
-        """The fields of a block that needs no table; `Fault` when it does, or is broken."""
+        """The fields of a block that needs no table; `ConnectionFault` when not, or broken."""
         fields: list[Field] = []
         position, end, names = start, len(block), self._names
         try:
@@ -121,7 +121,7 @@ class Fields:
         encoded = b"\x00" + string(name)
         return self._names.get(encoded) or self._learn(encoded), string(value)
 
-    def _learn(self, encoded: bytes) -> Name:
+    def _learn(self, encoded: bytes) -> HeaderName:
         first = encoded[0]
         never = first & 0xF0 == 0x10
         index = _literal_index(encoded)
@@ -129,14 +129,14 @@ class Fields:
         literal = (b"\x10" if never else b"\x00") + string(name)
         if len(self._names) >= _REMEMBERED:
             self._names.clear()
-        known = Name(name, None, literal, self._classify(name))
+        known = HeaderName(name, None, literal, self._classify(name))
         if len(encoded) <= _LARGEST_REMEMBERED:
             self._names[encoded] = known
         return known
 
-    def _indexed_name(self, index: int) -> Name:
+    def _indexed_name(self, index: int) -> HeaderName:
         name, value = _STATIC[index]
-        return Name(name, value, bytes((0x80 + index,)), self._classify(name))
+        return HeaderName(name, value, bytes((0x80 + index,)), self._classify(name))
 
 
 T = TypeVar("T")
@@ -174,7 +174,7 @@ class Memo(Generic[T]):
         return self._make(decoded)
 
 
-class Blocks(Generic[T]):
+class HeaderBlocks(Generic[T]):
     """Reads the header blocks of one direction of one connection.
 
     `limit`, in bytes, is what `make` refuses beyond; the library gives up at twice as much.
@@ -200,7 +200,7 @@ class Blocks(Generic[T]):
         self._is_acknowledged = True
 
     def read(self, block: bytes) -> T:
-        """What the block means; `Fault` when it is broken, whatever `make` raises otherwise."""
+        """What the block means; `ConnectionFault` when it is broken, or what `make` raises."""
         if self._decoder is None:
             known = self.known.get(block)
             if known is not None:
@@ -223,7 +223,9 @@ class Blocks(Generic[T]):
         try:
             pairs = list(decoder.decode(block, raw=True))
         except hpack.OversizedHeaderListError as error:
-            raise Fault(ENHANCE_YOUR_CALM, f"headers far beyond {self._limit} bytes") from error
+            raise ConnectionFault(
+                ENHANCE_YOUR_CALM, f"headers far beyond {self._limit} bytes"
+            ) from error
         except hpack.HPACKError as error:
             raise _broken(str(error)) from error
         return [self._memo.fields.literal(bytes(name), bytes(value)) for name, value in pairs]
@@ -303,5 +305,5 @@ def _size_updates(block: bytes) -> int:
     return position
 
 
-def _broken(why: str) -> Fault:
-    return Fault(COMPRESSION_ERROR, why)
+def _broken(why: str) -> ConnectionFault:
+    return ConnectionFault(COMPRESSION_ERROR, why)

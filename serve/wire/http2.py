@@ -46,7 +46,7 @@ _SETTING = Struct(">HI")
 _NUMBER = Struct(">I")
 
 
-class Fault(Exception):
+class ConnectionFault(Exception):
     """The peer breaks a rule that costs it the whole connection; `code` goes out in GOAWAY."""
 
     def __init__(self, code: int, why: str) -> None:
@@ -72,14 +72,14 @@ def settings(values: dict[int, int]) -> bytes:
 def read_settings(payload: bytes) -> Iterator[tuple[int, int]]:
     """The settings of a payload, checked as RFC 9113 6.5.2 says; unknown ones come along."""
     if len(payload) % _SETTING.size:
-        raise Fault(FRAME_SIZE_ERROR, "SETTINGS of a broken length")
+        raise ConnectionFault(FRAME_SIZE_ERROR, "SETTINGS of a broken length")
     for number, value in _SETTING.iter_unpack(payload):
         if number == ENABLE_PUSH and value > 1:
-            raise Fault(PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")
+            raise ConnectionFault(PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")
         if number == INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
-            raise Fault(FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE beyond 2^31 - 1")
+            raise ConnectionFault(FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE beyond 2^31 - 1")
         if number == MAX_FRAME_SIZE and not SMALLEST_FRAME <= value <= LARGEST_FRAME:
-            raise Fault(PROTOCOL_ERROR, "MAX_FRAME_SIZE out of range")
+            raise ConnectionFault(PROTOCOL_ERROR, "MAX_FRAME_SIZE out of range")
         yield number, value
 
 
@@ -133,10 +133,10 @@ def without_padding(payload: bytes, flags: int) -> bytes:
     start, end = 0, len(payload)
     if flags & PADDED:
         if not payload:
-            raise Fault(FRAME_SIZE_ERROR, "a padded frame without its padding's length")
+            raise ConnectionFault(FRAME_SIZE_ERROR, "a padded frame without its padding's length")
         start, end = 1, end - payload[0]
     if flags & PRIORITISED:
         start += 5
     if start > end:
-        raise Fault(PROTOCOL_ERROR, "more padding than payload")
+        raise ConnectionFault(PROTOCOL_ERROR, "more padding than payload")
     return payload[start:end]

@@ -30,7 +30,7 @@ _THRIFTY = 4  # a waiting piece that is a smaller part than this of what it was 
 _pack = HEAD.pack
 
 
-class Board:
+class FlowBoard:
     """What all connections of a worker share: the bytes they hold, and who has output to flush."""
 
     __slots__ = ("dirty", "held")
@@ -40,7 +40,7 @@ class Board:
         self.dirty: list[Outflow] = []
 
     def __repr__(self) -> str:
-        return f"<Board held={self.held} dirty={len(self.dirty)}>"
+        return f"<FlowBoard held={self.held} dirty={len(self.dirty)}>"
 
     def flush(self) -> None:
         """Write what has been collected: once per connection and turn of the loop."""
@@ -69,7 +69,7 @@ class Outflow:
         "updates_due",
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: FlowBoard) -> None:
         self.board = board
         self.streams: dict[int, Stream] = {}
         self.out: list[Piece] = []

@@ -1,7 +1,7 @@
 """One end of an HTTP/2 connection (RFC 9113), without I/O: bytes in, what they mean to `on_…`.
 
-Theory. Whoever breaks a rule of the connection gets a GOAWAY (`Fault`), of a stream a RST_STREAM
-(`fail`):
+Theory. Whoever breaks a rule of the connection gets a GOAWAY (`ConnectionFault`), of a stream a
+RST_STREAM (`fail`):
 
     rule                                                            costs    code
     frame on an idle stream, wrong parity, PUSH_PROMISE             link     PROTOCOL_ERROR
@@ -26,17 +26,17 @@ from serve.wire.http2 import (
     FRAME_SIZE_ERROR,
     LARGEST_WINDOW,
     PROTOCOL_ERROR,
-    Fault,
+    ConnectionFault,
 )
 from serve.wire.http2_flow import CONNECTION_WINDOW
-from serve.wire.http2_reader import Reader
+from serve.wire.http2_reader import Http2Reader
 from serve.wire.http2_stream import STREAM_WINDOW, Stream
 
 _MANY_SETTINGS = 6 * 64  # bytes
 _DEFAULT_TABLE = 4096
 
 
-class Link(Reader):
+class Link(Http2Reader):
     """The frames that hold neither DATA nor heads, and what both sides say first."""
 
     __slots__ = ()
@@ -76,7 +76,7 @@ class Link(Reader):
 
     def _priority(self, payload: bytes, flags: int, number: int) -> None:
         if not number:
-            raise Fault(PROTOCOL_ERROR, "PRIORITY on stream 0")
+            raise ConnectionFault(PROTOCOL_ERROR, "PRIORITY on stream 0")
         self.on_idle_talk()
         stream = self.streams.get(number)
         if stream is not None and len(payload) != 5:
@@ -95,13 +95,13 @@ class Link(Reader):
 
     def _settings(self, payload: bytes, flags: int, number: int) -> None:
         if number:
-            raise Fault(PROTOCOL_ERROR, "SETTINGS on a stream")
+            raise ConnectionFault(PROTOCOL_ERROR, "SETTINGS on a stream")
         if flags & http2.ACK:
             _check_size(payload, 0)
             self.on_acknowledged()
             return
         if len(payload) > _MANY_SETTINGS:
-            raise Fault(ENHANCE_YOUR_CALM, "too many settings")
+            raise ConnectionFault(ENHANCE_YOUR_CALM, "too many settings")
         self.on_idle_talk()
         values: dict[int, int] = {}
         for setting, value in http2.read_settings(payload):
@@ -121,11 +121,11 @@ class Link(Reader):
         self.peer_window = size
         for stream in self.streams.values():
             if not self.widen(stream, change):
-                raise Fault(FLOW_CONTROL_ERROR, "a window beyond 2^31 - 1")
+                raise ConnectionFault(FLOW_CONTROL_ERROR, "a window beyond 2^31 - 1")
 
     def _ping(self, payload: bytes, flags: int, number: int) -> None:
         if number:
-            raise Fault(PROTOCOL_ERROR, "PING on a stream")
+            raise ConnectionFault(PROTOCOL_ERROR, "PING on a stream")
         _check_size(payload, 8)
         if not flags & http2.ACK:
             self.on_idle_talk()
@@ -133,9 +133,9 @@ class Link(Reader):
 
     def _goaway(self, payload: bytes, flags: int, number: int) -> None:
         if number:
-            raise Fault(PROTOCOL_ERROR, "GOAWAY on a stream")
+            raise ConnectionFault(PROTOCOL_ERROR, "GOAWAY on a stream")
         if len(payload) < 8:
-            raise Fault(FRAME_SIZE_ERROR, "GOAWAY without its numbers")
+            raise ConnectionFault(FRAME_SIZE_ERROR, "GOAWAY without its numbers")
         self.on_goaway(http2.number(payload), http2.code_of(payload, 4))
 
     def _window_update(self, payload: bytes, flags: int, number: int) -> None:
@@ -148,9 +148,9 @@ class Link(Reader):
         if not number:
             self.send_window += increment
             if not increment:
-                raise Fault(PROTOCOL_ERROR, "WINDOW_UPDATE by 0")
+                raise ConnectionFault(PROTOCOL_ERROR, "WINDOW_UPDATE by 0")
             if self.send_window > LARGEST_WINDOW:
-                raise Fault(FLOW_CONTROL_ERROR, "a window beyond 2^31 - 1")
+                raise ConnectionFault(FLOW_CONTROL_ERROR, "a window beyond 2^31 - 1")
             self.pump()
             return
         self.check_not_idle(number)
@@ -165,12 +165,14 @@ class Link(Reader):
             self.pump()
 
     def _push_promise(self, payload: bytes, flags: int, number: int) -> None:
-        raise Fault(PROTOCOL_ERROR, "PUSH_PROMISE")
+        raise ConnectionFault(PROTOCOL_ERROR, "PUSH_PROMISE")
 
 
 def _check_size(payload: bytes, size: int) -> None:
     if len(payload) != size:
-        raise Fault(FRAME_SIZE_ERROR, f"a payload of {len(payload)} bytes instead of {size}")
+        raise ConnectionFault(
+            FRAME_SIZE_ERROR, f"a payload of {len(payload)} bytes instead of {size}"
+        )
 
 
 _HANDLERS: dict[int, Callable[[Link, bytes, int, int], None]] = {

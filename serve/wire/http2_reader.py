@@ -5,8 +5,16 @@ it comes, so that nothing large is ever put together. Padding counts for windows
 """
 
 from serve.wire import http2
-from serve.wire.http2 import DATA, END_STREAM, HEAD_SIZE, HEADERS, LAST_STREAM, Fault, read_head
-from serve.wire.http2_flow import CONNECTION_WINDOW, Board, Outflow
+from serve.wire.http2 import (
+    DATA,
+    END_STREAM,
+    HEAD_SIZE,
+    HEADERS,
+    LAST_STREAM,
+    ConnectionFault,
+    read_head,
+)
+from serve.wire.http2_flow import CONNECTION_WINDOW, FlowBoard, Outflow
 from serve.wire.http2_stream import Stream
 
 _SMALL = 4096  # bytes; a payload up to this size is copied, a larger one is a view
@@ -14,7 +22,7 @@ _NOT_DATA = 1 << 14  # the largest frame that we take and that holds neither DAT
 _WHOLE_HEAD = http2.END_HEADERS | END_STREAM
 
 
-class Reader(Outflow):
+class Http2Reader(Outflow):
     """The receiving half: `receive` takes bytes, `on_head`, `on_frame` and the streams get frames.
 
     `frame` is the largest payload that we advertise, `head` the largest header block.
@@ -38,7 +46,7 @@ class Reader(Outflow):
         "preface",
     )
 
-    def __init__(self, board: Board, *, frame: int, head: int, continuations: int) -> None:
+    def __init__(self, board: FlowBoard, *, frame: int, head: int, continuations: int) -> None:
         super().__init__(board)
         self.last_id = 0  # the highest stream that was opened
         self.credit = CONNECTION_WINDOW
@@ -83,7 +91,7 @@ class Reader(Outflow):
     # --- frames -----------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
-        """The bytes of one read; `Fault` when the connection cannot go on."""
+        """The bytes of one read; `ConnectionFault` when the connection cannot go on."""
         if self._rest:
             data, self._rest = self._rest + data, b""
         if self.preface:
@@ -136,7 +144,7 @@ class Reader(Outflow):
         """What lies behind the preface."""
         start = data[: len(self.preface)]
         if not self.preface.startswith(start):
-            raise Fault(http2.PROTOCOL_ERROR, "not the preface of HTTP/2")
+            raise ConnectionFault(http2.PROTOCOL_ERROR, "not the preface of HTTP/2")
         self.preface = self.preface[len(start) :]
         return data[len(start) :]
 
@@ -164,21 +172,21 @@ class Reader(Outflow):
         """Any other frame: where the next one starts, or -1 while this one is not whole."""
         kind, length = word & 0xFF, word >> 8
         if length > self.frame_limit:
-            raise Fault(http2.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
+            raise ConnectionFault(http2.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
         if self._block is not None and (kind != http2.CONTINUATION or number != self._block_id):
-            raise Fault(http2.PROTOCOL_ERROR, "another frame inside a header block")
+            raise ConnectionFault(http2.PROTOCOL_ERROR, "another frame inside a header block")
         if kind == DATA:
             return self._data(data, start, size, length, flags, number)
         if kind in (HEADERS, http2.CONTINUATION):
             if length > self.head_limit:
-                raise Fault(
+                raise ConnectionFault(
                     http2.ENHANCE_YOUR_CALM, f"a header block beyond {self.head_limit} bytes"
                 )
         elif kind > http2.CONTINUATION:  # RFC 9113 4.1: unknown types are skipped
             self.on_idle_talk()
             return self._discard(data, start, size, length)
         elif length > _NOT_DATA:
-            raise Fault(http2.ENHANCE_YOUR_CALM, "a control frame that is too large")
+            raise ConnectionFault(http2.ENHANCE_YOUR_CALM, "a control frame that is too large")
         if start + length > size:
             return -1
         payload = data[start : start + length]
@@ -199,13 +207,17 @@ class Reader(Outflow):
         self.check_not_idle(number)
         if flags & http2.PADDED:
             if not length:
-                raise Fault(http2.FRAME_SIZE_ERROR, "a padded frame without its padding's length")
+                raise ConnectionFault(
+                    http2.FRAME_SIZE_ERROR, "a padded frame without its padding's length"
+                )
             if start == size:
                 return -1
             if data[start] >= length:
-                raise Fault(http2.PROTOCOL_ERROR, "more padding than payload")
+                raise ConnectionFault(http2.PROTOCOL_ERROR, "more padding than payload")
         if length > self.credit:
-            raise Fault(http2.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
+            raise ConnectionFault(
+                http2.FLOW_CONTROL_ERROR, "more DATA than the connection's window"
+            )
         stream = self._open_for_data(number, length)
         padding = 0
         if flags & http2.PADDED:
@@ -260,7 +272,7 @@ class Reader(Outflow):
 
     def _headers(self, payload: bytes, flags: int, number: int) -> None:
         if not number:
-            raise Fault(http2.PROTOCOL_ERROR, "HEADERS on stream 0")
+            raise ConnectionFault(http2.PROTOCOL_ERROR, "HEADERS on stream 0")
         block = payload
         if flags & (http2.PADDED | http2.PRIORITISED):
             block = http2.without_padding(payload, flags)
@@ -276,18 +288,20 @@ class Reader(Outflow):
     def _continuation(self, payload: bytes, flags: int, number: int) -> None:
         block = self._block
         if block is None:
-            raise Fault(http2.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+            raise ConnectionFault(http2.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         block.append(payload)
         if len(block) > self._continuations + 1 or sum(map(len, block)) > self.head_limit:
-            raise Fault(http2.ENHANCE_YOUR_CALM, "a header block that does not end")
+            raise ConnectionFault(http2.ENHANCE_YOUR_CALM, "a header block that does not end")
         if flags & http2.END_HEADERS:
             self._block = None
             self.on_head(number, b"".join(block), self._block_flags & END_STREAM, b"", 0)
 
     def check_not_idle(self, number: int) -> None:
-        """`Fault` for a frame on a stream that nobody has opened."""
+        """`ConnectionFault` for a frame on a stream that nobody has opened."""
         if number > self.last_id or not number & 1:
-            raise Fault(http2.PROTOCOL_ERROR, f"a frame on stream {number}, which is idle")
+            raise ConnectionFault(
+                http2.PROTOCOL_ERROR, f"a frame on stream {number}, which is idle"
+            )
 
 
 def _depends_on(payload: bytes, flags: int) -> int:

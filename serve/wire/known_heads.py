@@ -14,7 +14,7 @@ to a parser of HTTP: llhttp reads over such a value, and it ends where the hole 
 import re
 from dataclasses import dataclass
 
-from serve.wire.kserve_http import InferHead, Question, is_claim, means_nothing
+from serve.wire.kserve_http import InferHead, KServeQuestion, is_claim, means_nothing
 from serve.wire.request_ids import GIVEN, usable
 
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([!-~]{1,200})")
@@ -24,7 +24,7 @@ _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([!-~]{1,200})")
 class KnownHead:
     """The head of a predict request that llhttp has read, under the bytes that it was read from."""
 
-    asked: Question
+    asked: KServeQuestion
     headers: list[tuple[bytes, bytes]]
     head: InferHead
 

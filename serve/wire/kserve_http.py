@@ -71,7 +71,7 @@ _MEANT = _SPECIAL.keys() - _CLAIMED - {GIVEN}  # what means something to how a c
 T = TypeVar("T")
 
 
-class Probe(StrEnum):
+class HealthProbe(StrEnum):
     """The server's own health questions, which the gateway answers for the whole fleet."""
 
     LIVE = "live"
@@ -79,7 +79,7 @@ class Probe(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class KServeQuestion:
     """What a path asks for. `selector` is empty, a number or a label.
 
     Without a model, statistics are those of all models.
@@ -90,25 +90,25 @@ class Question:
     selector: str = ""
 
 
-def parse(method: str, raw_path: bytes) -> Question | Probe:
+def parse(method: str, raw_path: bytes) -> KServeQuestion | HealthProbe:
     """What a request asks for; `NotHere`, `MethodNotAllowed` or `NotServed` when it is nothing."""
     if raw_path in (b"/v2", b"/v2/"):
-        return _only(method, "GET", Question(Verb.SERVER_METADATA))
+        return _only(method, "GET", KServeQuestion(Verb.SERVER_METADATA))
     if raw_path == b"/v2/health/live":
-        return _only(method, "GET", Probe.LIVE)
+        return _only(method, "GET", HealthProbe.LIVE)
     if raw_path == b"/v2/health/ready":
-        return _only(method, "GET", Probe.READY)
+        return _only(method, "GET", HealthProbe.READY)
     if raw_path == b"/v2/models/stats":
-        return _only(method, "GET", Question(Verb.STATS))
+        return _only(method, "GET", KServeQuestion(Verb.STATS))
     if _INDEX.match(raw_path):
-        return _only(method, "POST", Question(Verb.INDEX))
+        return _only(method, "POST", KServeQuestion(Verb.INDEX))
     if management.read_path(method, raw_path):
         raise unserved.refusal_of(raw_path)
     match = _MODEL.match(raw_path)
     if match is None:
         raise NotHere("Not Found")
     verb = Verb((match["verb"] or b"metadata").decode())
-    question = Question(verb, _text(match["model"]), _text(match["version"] or b""))
+    question = KServeQuestion(verb, _text(match["model"]), _text(match["version"] or b""))
     return _only(method, "POST" if verb in PREDICTIONS else "GET", question)
 
 

@@ -62,7 +62,7 @@ MEMORY_METHODS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ManagementOrder:
     """What a caller wants of the control plane: `load`, `unload`, `trace` or `logging`.
 
     `config` is the JSON of a configuration, `dependents` says that an ensemble's parts go, too;
@@ -94,7 +94,7 @@ def read_path(method: str, raw_path: bytes) -> str:
     return "wish" if match is not None else "memory"
 
 
-def wish_of_http(method: str, raw_path: bytes, body: bytes) -> Wish:
+def wish_of_http(method: str, raw_path: bytes, body: bytes) -> ManagementOrder:
     """What a request for a management path wants; `BadRequest` for what can never be done."""
     match = _PATH.fullmatch(raw_path)
     assert match is not None, "read_path said so"
@@ -105,9 +105,9 @@ def wish_of_http(method: str, raw_path: bytes, body: bytes) -> Wish:
     act = "trace" if match["trace"] else "logging"
     model = (match["traced"] or b"").decode("latin-1")
     if method != "POST":
-        return Wish(act, model)
+        return ManagementOrder(act, model)
     data = _json(body)
-    return Wish(act, model, settings=_trace(data) if act == "trace" else _log(data))
+    return ManagementOrder(act, model, settings=_trace(data) if act == "trace" else _log(data))
 
 
 def settings_json(act: str, settings: Settings) -> bytes:
@@ -120,20 +120,20 @@ def settings_json(act: str, settings: Settings) -> bytes:
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _repository_wish(act: str, model: str, parameters: Any) -> Wish:
+def _repository_wish(act: str, model: str, parameters: Any) -> ManagementOrder:
     if not isinstance(parameters, dict):
         raise WrongJson("attempt to get members for non-object")
     if act == "unload":
         dependents = parameters.get("unload_dependents", False)
         if not isinstance(dependents, bool):
             raise WrongJson("attempt to access JSON non-boolean as boolean")
-        return Wish(act, model, dependents=dependents)
+        return ManagementOrder(act, model, dependents=dependents)
     refuse_files(parameters)
     for name, value in parameters.items():
         _typed(value, str)
         if name != "config":
             raise WrongJson("unexpected error on creating Triton parameter", why=f"'{name}'")
-    return Wish(act, model, config=parameters.get("config"))
+    return ManagementOrder(act, model, config=parameters.get("config"))
 
 
 def _trace(data: dict[str, Any]) -> Settings:

@@ -9,13 +9,20 @@ from typing import Any
 from serve.core.errors import BadRequest
 from serve.wire import protobuf
 from serve.wire.kserve_grpc import SERVICE
-from serve.wire.management import MEMORY_METHODS, METHODS, ORDER, Settings, Wish, refuse_files
+from serve.wire.management import (
+    MEMORY_METHODS,
+    METHODS,
+    ORDER,
+    ManagementOrder,
+    Settings,
+    refuse_files,
+)
 
 WISHES = tuple(SERVICE + name for name in METHODS)
 MEMORY = tuple(SERVICE + name for name in MEMORY_METHODS)
 
 
-def of_grpc(method: str, request: bytes) -> Wish:
+def of_grpc(method: str, request: bytes) -> ManagementOrder:
     """What the request of one of `WISHES` wants; `BadRequest` for what can never be done."""
     act = METHODS[method.removeprefix(SERVICE)]
     fields = list(protobuf.fields(request))
@@ -25,17 +32,17 @@ def of_grpc(method: str, request: bytes) -> Wish:
         return _repository_wish(act, model, parameters)
     read = _trace_value if act == "trace" else _one_value
     settings = {key: read(value) for key, value in _map(fields, 1) if key in ORDER[act]}
-    return Wish(act, model if act == "trace" else "", settings=settings)
+    return ManagementOrder(act, model if act == "trace" else "", settings=settings)
 
 
-def _repository_wish(act: str, model: str, parameters: dict[str, Any]) -> Wish:
+def _repository_wish(act: str, model: str, parameters: dict[str, Any]) -> ManagementOrder:
     if act == "unload":
         dependents = parameters.get("unload_dependents", False)
         if not isinstance(dependents, bool):
             raise BadRequest(
                 "invalid value type for 'unload_dependents' parameter, expected bool_param."
             )
-        return Wish(act, model, dependents=dependents)
+        return ManagementOrder(act, model, dependents=dependents)
     refuse_files(parameters)
     for name, value in parameters.items():
         if name != "config":
@@ -44,7 +51,7 @@ def _repository_wish(act: str, model: str, parameters: dict[str, Any]) -> Wish:
             raise BadRequest(
                 "invalid value type for load parameter 'config', expected string_param."
             )
-    return Wish(act, model, config=parameters.get("config"))
+    return ManagementOrder(act, model, config=parameters.get("config"))
 
 
 def settings_message(act: str, settings: Settings) -> bytes:

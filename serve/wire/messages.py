@@ -29,7 +29,7 @@ _SIGN = 1 << 63
 _DEEPEST = 16  # levels of messages within messages
 
 
-class Kind(Enum):
+class ScalarKind(Enum):
     """What a field without fields of its own holds."""
 
     TEXT = "text"
@@ -40,16 +40,16 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MessageField:
     """One field of a message. `keyed` is a map from text to a message of this table."""
 
     name: str
-    kind: "Kind | Table"
+    kind: "ScalarKind | Table"
     many: bool = False
     keyed: bool = False
 
 
-Table = Mapping[int, Field]
+Table = Mapping[int, MessageField]
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
 
@@ -84,7 +84,7 @@ def _read_into(found: dict[str, Any], table: Table, message: bytes, depth: int) 
         if one is None or isinstance(raw, int) != (one.kind in _VARINTS):
             continue
         if one.keyed and isinstance(raw, bytes):
-            entry = read({_ENTRY_KEY: _KEY, _ENTRY_VALUE: Field("value", one.kind)}, raw)
+            entry = read({_ENTRY_KEY: _KEY, _ENTRY_VALUE: MessageField("value", one.kind)}, raw)
             found.setdefault(one.name, {})[entry.get("key", "")] = entry.get("value", {})
         elif one.many:
             found.setdefault(one.name, []).append(_value({}, one.kind, raw, depth))
@@ -93,18 +93,18 @@ def _read_into(found: dict[str, Any], table: Table, message: bytes, depth: int) 
     return found
 
 
-_KEY = Field("key", Kind.TEXT)
-_VARINTS = (Kind.NUMBER, Kind.SIGNED, Kind.TRUTH)
+_KEY = MessageField("key", ScalarKind.TEXT)
+_VARINTS = (ScalarKind.NUMBER, ScalarKind.SIGNED, ScalarKind.TRUTH)
 
 
-def _value(before: dict[str, Any], kind: "Kind | Table", raw: int | bytes, depth: int) -> Any:
+def _value(before: dict[str, Any], kind: "ScalarKind | Table", raw: int | bytes, depth: int) -> Any:
     if isinstance(raw, int):
-        if kind is Kind.TRUTH:
+        if kind is ScalarKind.TRUTH:
             return bool(raw)
-        return raw - 2 * _SIGN if kind is Kind.SIGNED and raw >= _SIGN else raw
-    if kind is Kind.BYTES:
+        return raw - 2 * _SIGN if kind is ScalarKind.SIGNED and raw >= _SIGN else raw
+    if kind is ScalarKind.BYTES:
         return raw
-    if isinstance(kind, Kind):
+    if isinstance(kind, ScalarKind):
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
@@ -112,15 +112,15 @@ def _value(before: dict[str, Any], kind: "Kind | Table", raw: int | bytes, depth
     return _read_into(before, kind, raw, depth - 1)
 
 
-def _written(number: int, kind: "Kind | Table", value: Any) -> bytes:
+def _written(number: int, kind: "ScalarKind | Table", value: Any) -> bytes:
     if isinstance(value, int):
         return protobuf.number(number, value % (2 * _SIGN))
     if isinstance(value, str):
         value = value.encode()
-    elif not isinstance(kind, Kind):
+    elif not isinstance(kind, ScalarKind):
         value = write(kind, value)
     return protobuf.field(number, value)
 
 
-def _entry(kind: "Kind | Table", key: str, value: Any) -> bytes:
-    return _written(_ENTRY_KEY, Kind.TEXT, key) + _written(_ENTRY_VALUE, kind, value)
+def _entry(kind: "ScalarKind | Table", key: str, value: Any) -> bytes:
+    return _written(_ENTRY_KEY, ScalarKind.TEXT, key) + _written(_ENTRY_VALUE, kind, value)

@@ -10,14 +10,14 @@ stream of events each one is such an answer or such an error.
 import re
 from collections.abc import Iterable
 
-from serve.core.snapshot import Target
+from serve.core.snapshot import VersionTarget
 
 _VERSIONS = re.compile(rb'"versions":\[[^]]*\]')
 SEARCHED = 64 << 10  # bytes of an answer that are held back while the names have not been found
 _EVENT_END = b"\n\n"
 
 
-def in_answer(start: bytes, target: Target) -> bytes | None:
+def in_answer(start: bytes, target: VersionTarget) -> bytes | None:
     """The start of a JSON answer with the names restored; None when they are not in it (yet)."""
     name = b'"model_name":"%b","model_version":"' % target.physical_name.encode()
     there = start.find(name)
@@ -33,22 +33,22 @@ def in_answer(start: bytes, target: Target) -> bytes | None:
     return start[:there] + ours + start[after:]
 
 
-def in_error(sentence: bytes, target: Target) -> bytes:
+def in_error(sentence: bytes, target: VersionTarget) -> bytes:
     """An error sentence of Triton with the model's own name."""
     return sentence.replace(
         b"'%b'" % target.physical_name.encode(), b"'%b'" % target.model.encode()
     )
 
 
-class Events:
+class RestoredEvents:
     """A stream of server-sent events, each with the names restored as soon as it is complete."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: VersionTarget) -> None:
         self._target = target
         self._start = b""  # of an event that is not complete
 
     def __repr__(self) -> str:
-        return f"<Events {self._target.model} held={len(self._start)}>"
+        return f"<RestoredEvents {self._target.model} held={len(self._start)}>"
 
     def restored(self, data: bytes) -> bytes:
         """What has become complete with these bytes; an event too long to be held goes on, too."""
@@ -70,7 +70,7 @@ class Events:
         return in_answer(event, self._target) or event
 
 
-def in_description(body: bytes, target: Target) -> bytes:
+def in_description(body: bytes, target: VersionTarget) -> bytes:
     """Metadata, configuration or statistics with the model's own name."""
     return body.replace(
         b'"name":"%b"' % target.physical_name.encode(), b'"name":"%b"' % target.model.encode()

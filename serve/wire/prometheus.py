@@ -22,7 +22,7 @@ _PLAIN = {"n": "\n"}
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One line: a number, and of what it is."""
 
     name: str
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 def samples(
     text: str, names: Collection[str], *, having: Mapping[str, str] = _NONE
-) -> Iterator[Sample]:
+) -> Iterator[MetricSample]:
     """The samples of these names that have all labels of `having`.
 
     `ValueError` where the text is none of this format, or a line of these names cannot be read.
@@ -46,7 +46,7 @@ def samples(
             continue
         name, labels, value = _read(line)
         if name in wanted and having.items() <= labels.items():
-            yield Sample(name, labels, value)
+            yield MetricSample(name, labels, value)
 
 
 def split(line: str) -> tuple[str, float]:

@@ -118,7 +118,7 @@ def names(start: bytes | memoryview, position: int, end: int) -> tuple[str, str]
     return _utf8(model), _utf8(version)
 
 
-class Walk:
+class FieldWalk:
     """Follows the top-level fields of a message that passes in pieces, without reading a value.
 
     At the message's end it has to stand between two fields, for the reason that `whole_names` says.

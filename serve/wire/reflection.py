@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from serve.wire.messages import Field, Kind, Table, read, write
+from serve.wire.messages import MessageField, ScalarKind, Table, read, write
 from serve.wire.status import INVALID_ARGUMENT, NOT_FOUND
 
 METHODS = tuple(
@@ -17,48 +17,61 @@ METHODS = tuple(
     for version in ("v1", "v1alpha")
 )
 _REQUEST: Table = {
-    1: Field("host", Kind.TEXT),
-    3: Field("file_by_filename", Kind.TEXT),
-    4: Field("file_containing_symbol", Kind.TEXT),
-    5: Field("file_containing_extension", {1: Field("containing_type", Kind.TEXT)}),
-    6: Field("all_extension_numbers_of_type", Kind.TEXT),
-    7: Field("list_services", Kind.TEXT),
+    1: MessageField("host", ScalarKind.TEXT),
+    3: MessageField("file_by_filename", ScalarKind.TEXT),
+    4: MessageField("file_containing_symbol", ScalarKind.TEXT),
+    5: MessageField(
+        "file_containing_extension", {1: MessageField("containing_type", ScalarKind.TEXT)}
+    ),
+    6: MessageField("all_extension_numbers_of_type", ScalarKind.TEXT),
+    7: MessageField("list_services", ScalarKind.TEXT),
 }
 _ANSWER: Table = {
-    1: Field("valid_host", Kind.TEXT),
-    2: Field("original_request", Kind.BYTES),
-    4: Field("file_descriptor_response", {1: Field("files", Kind.BYTES, many=True)}),
-    5: Field("all_extension_numbers_response", {1: Field("base_type_name", Kind.TEXT)}),
-    6: Field(
-        "list_services_response", {1: Field("service", {1: Field("name", Kind.TEXT)}, many=True)}
+    1: MessageField("valid_host", ScalarKind.TEXT),
+    2: MessageField("original_request", ScalarKind.BYTES),
+    4: MessageField(
+        "file_descriptor_response", {1: MessageField("files", ScalarKind.BYTES, many=True)}
     ),
-    7: Field(
+    5: MessageField(
+        "all_extension_numbers_response", {1: MessageField("base_type_name", ScalarKind.TEXT)}
+    ),
+    6: MessageField(
+        "list_services_response",
+        {1: MessageField("service", {1: MessageField("name", ScalarKind.TEXT)}, many=True)},
+    ),
+    7: MessageField(
         "error_response",
-        {1: Field("error_code", Kind.NUMBER), 2: Field("error_message", Kind.TEXT)},
+        {
+            1: MessageField("error_code", ScalarKind.NUMBER),
+            2: MessageField("error_message", ScalarKind.TEXT),
+        },
     ),
 }
 # Names only, of google/protobuf/descriptor.proto.
-_NAMED: Table = {1: Field("name", Kind.TEXT)}
-_NAMED_2: Table = {1: Field("name", Kind.TEXT), 2: Field("parts", _NAMED, many=True)}
-_MESSAGE: dict[int, Field] = {
-    1: Field("name", Kind.TEXT),
-    2: Field("parts", _NAMED, many=True),
-    4: Field("enums", _NAMED_2, many=True),
+_NAMED: Table = {1: MessageField("name", ScalarKind.TEXT)}
+_NAMED_2: Table = {
+    1: MessageField("name", ScalarKind.TEXT),
+    2: MessageField("parts", _NAMED, many=True),
 }
-_MESSAGE[3] = Field("messages", _MESSAGE, many=True)
+_MESSAGE: dict[int, MessageField] = {
+    1: MessageField("name", ScalarKind.TEXT),
+    2: MessageField("parts", _NAMED, many=True),
+    4: MessageField("enums", _NAMED_2, many=True),
+}
+_MESSAGE[3] = MessageField("messages", _MESSAGE, many=True)
 _FILE: Table = {
-    1: Field("name", Kind.TEXT),
-    2: Field("package", Kind.TEXT),
-    3: Field("dependencies", Kind.TEXT, many=True),
-    4: Field("messages", _MESSAGE, many=True),
-    5: Field("enums", _NAMED_2, many=True),
-    6: Field("services", _NAMED_2, many=True),
+    1: MessageField("name", ScalarKind.TEXT),
+    2: MessageField("package", ScalarKind.TEXT),
+    3: MessageField("dependencies", ScalarKind.TEXT, many=True),
+    4: MessageField("messages", _MESSAGE, many=True),
+    5: MessageField("enums", _NAMED_2, many=True),
+    6: MessageField("services", _NAMED_2, many=True),
 }
-_SET: Table = {1: Field("files", Kind.BYTES, many=True)}
+_SET: Table = {1: MessageField("files", ScalarKind.BYTES, many=True)}
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class DescriptorFile:
     """One `FileDescriptorProto`."""
 
     descriptor: bytes
@@ -70,7 +83,7 @@ class Reflection:
 
     def __init__(self, *sets: bytes) -> None:
         self.services: list[str] = []
-        self._files: dict[str, File] = {}
+        self._files: dict[str, DescriptorFile] = {}
         self._symbols: dict[str, str] = {}  # full names, and the files that they are in
         self._messages: set[str] = set()
         for one in sets:
@@ -120,7 +133,7 @@ class Reflection:
     def _add(self, descriptor: bytes) -> None:
         known = read(_FILE, descriptor)
         name, package = known["name"], known.get("package", "")
-        self._files[name] = File(descriptor, tuple(known.get("dependencies", ())))
+        self._files[name] = DescriptorFile(descriptor, tuple(known.get("dependencies", ())))
         self.services += [_full(package, one["name"]) for one in known.get("services", ())]
         self._messages |= set(_messages(package, known.get("messages", ())))
         self._symbols |= dict.fromkeys(_symbols(package, known), name)

@@ -27,7 +27,7 @@ _GAUGES = frozenset({_MEMORY, _LATEST})  # what may fall by itself
 _NAMED_BY = {"batch_stats": ("batch_size",), _MEMORY: ("type", "id")}
 
 
-class Names:
+class StatisticsNames:
     """Which model and version a physical name and version of a Triton belong to."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -47,7 +47,7 @@ class Names:
 # --- the repository index -------------------------------------------------------------------------
 
 
-def index(answers: Iterable[Sequence[Entry]], names: Names, sees: Sees) -> list[Entry]:
+def index(answers: Iterable[Sequence[Entry]], names: StatisticsNames, sees: Sees) -> list[Entry]:
     """One index of all: a version is READY when it is ready anywhere.
 
     A model that a Triton has never loaded has no version there; that says nothing where another
@@ -87,7 +87,7 @@ class _Share:
         return now if self.kept is None else add(self.kept, now)
 
 
-class Tally:
+class ReplicaTally:
     """What every replica has ever counted, as far as one worker has been told.
 
     A version that no replica has any more is forgotten with the next complete question.
@@ -97,12 +97,12 @@ class Tally:
         self._shares: dict[Own, dict[tuple[str, str, str], _Share]] = {}
 
     def __repr__(self) -> str:
-        return f"<Tally versions={len(self._shares)}>"
+        return f"<ReplicaTally versions={len(self._shares)}>"
 
     def merged(
         self,
         answers: Mapping[str, Sequence[Entry]],
-        names: Names,
+        names: StatisticsNames,
         sees: Sees,
         *,
         is_complete: bool = False,

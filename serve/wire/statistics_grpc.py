@@ -9,7 +9,7 @@ from typing import Any
 
 from serve.core.calls import Verb
 from serve.wire.kserve_grpc import method_of, selector_of
-from serve.wire.messages import Field, Kind, Table, read, write
+from serve.wire.messages import MessageField, ScalarKind, Table, read, write
 from serve.wire.statistics import Entry
 
 STATISTICS = method_of(Verb.STATS)
@@ -19,49 +19,52 @@ METADATA = method_of(Verb.METADATA)
 
 def _durations(*names: str) -> Table:
     """A message whose fields are counts and nanoseconds, numbered as they stand here."""
-    one = {1: Field("count", Kind.NUMBER), 2: Field("ns", Kind.NUMBER)}
-    return {number: Field(name, one) for number, name in enumerate(names, 1)}
+    one = {1: MessageField("count", ScalarKind.NUMBER), 2: MessageField("ns", ScalarKind.NUMBER)}
+    return {number: MessageField(name, one) for number, name in enumerate(names, 1)}
 
 
 _COMPUTE = ("compute_input", "compute_infer", "compute_output")
 _INFERENCE = _durations("success", "fail", "queue", *_COMPUTE, "cache_hit", "cache_miss")
-_BATCH: Table = {1: Field("batch_size", Kind.NUMBER)} | {
+_BATCH: Table = {1: MessageField("batch_size", ScalarKind.NUMBER)} | {
     number + 1: one for number, one in _durations(*_COMPUTE).items()
 }
 _RESPONSE = _durations(
     "compute_infer", "compute_output", "success", "fail", "empty_response", "cancel"
 )
 _MEMORY: Table = {
-    1: Field("type", Kind.TEXT),
-    2: Field("id", Kind.SIGNED),
-    3: Field("byte_size", Kind.NUMBER),
+    1: MessageField("type", ScalarKind.TEXT),
+    2: MessageField("id", ScalarKind.SIGNED),
+    3: MessageField("byte_size", ScalarKind.NUMBER),
 }
 MODEL: Table = {
-    1: Field("name", Kind.TEXT),
-    2: Field("version", Kind.TEXT),
-    3: Field("last_inference", Kind.NUMBER),
-    4: Field("inference_count", Kind.NUMBER),
-    5: Field("execution_count", Kind.NUMBER),
-    6: Field("inference_stats", _INFERENCE),
-    7: Field("batch_stats", _BATCH, many=True),
-    8: Field("memory_usage", _MEMORY, many=True),
-    9: Field("response_stats", _RESPONSE, keyed=True),
+    1: MessageField("name", ScalarKind.TEXT),
+    2: MessageField("version", ScalarKind.TEXT),
+    3: MessageField("last_inference", ScalarKind.NUMBER),
+    4: MessageField("inference_count", ScalarKind.NUMBER),
+    5: MessageField("execution_count", ScalarKind.NUMBER),
+    6: MessageField("inference_stats", _INFERENCE),
+    7: MessageField("batch_stats", _BATCH, many=True),
+    8: MessageField("memory_usage", _MEMORY, many=True),
+    9: MessageField("response_stats", _RESPONSE, keyed=True),
 }
 INDEXED: Table = {
-    number: Field(name, Kind.TEXT)
+    number: MessageField(name, ScalarKind.TEXT)
     for number, name in enumerate(("name", "version", "state", "reason"), 1)
 }
 _ANSWERS: dict[str, Table] = {
-    STATISTICS: {1: Field("entries", MODEL, many=True)},
-    INDEX: {1: Field("entries", INDEXED, many=True)},
+    STATISTICS: {1: MessageField("entries", MODEL, many=True)},
+    INDEX: {1: MessageField("entries", INDEXED, many=True)},
 }
-_NAMED: Table = {1: Field("name", Kind.TEXT), 2: Field("version", Kind.TEXT)}
+_NAMED: Table = {
+    1: MessageField("name", ScalarKind.TEXT),
+    2: MessageField("version", ScalarKind.TEXT),
+}
 _METADATA: Table = {
-    1: Field("name", Kind.TEXT),
-    2: Field("versions", Kind.TEXT, many=True),
-    3: Field("platform", Kind.TEXT),
-    4: Field("inputs", Kind.BYTES, many=True),
-    5: Field("outputs", Kind.BYTES, many=True),
+    1: MessageField("name", ScalarKind.TEXT),
+    2: MessageField("versions", ScalarKind.TEXT, many=True),
+    3: MessageField("platform", ScalarKind.TEXT),
+    4: MessageField("inputs", ScalarKind.BYTES, many=True),
+    5: MessageField("outputs", ScalarKind.BYTES, many=True),
 }
 
 

@@ -45,7 +45,7 @@ from serve.core.errors import (
     Unparsable,
     WrongJson,
 )
-from serve.core.snapshot import Target
+from serve.core.snapshot import VersionTarget
 
 GRPC_NAMES = (
     "OK",
@@ -200,7 +200,7 @@ _BUSY = Refusal("refused", lacks_version=False)
 _ABSENT = Refusal("version absent", lacks_version=True)
 
 
-def refusal(protocol: str, verb: Verb, reply: Reply, target: Target) -> Refusal | None:
+def refusal(protocol: str, verb: Verb, reply: Reply, target: VersionTarget) -> Refusal | None:
     """Whether the reply is a complete refusal by Triton itself; None for every other answer.
 
     Retry rules 3 and 4: a 503 / UNAVAILABLE from the server before it executed anything, and
@@ -222,7 +222,7 @@ def refusal(protocol: str, verb: Verb, reply: Reply, target: Target) -> Refusal 
     return None
 
 
-def _absences(target: Target) -> tuple[str, ...]:
+def _absences(target: VersionTarget) -> tuple[str, ...]:
     """Triton's sentences for a version that it does not hold; calls name it by its number."""
     model = f"{_UNKNOWN}{target.physical_name}'"
     version = f"{model} version {target.physical_version}"

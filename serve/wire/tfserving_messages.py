@@ -70,7 +70,7 @@ _TABLE: Mapping[str, Mapping[int, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class TfServingMessages:
     """The message classes by name."""
 
     classes: Mapping[str, Any]
@@ -92,7 +92,7 @@ class Messages:
 
 
 @functools.cache
-def messages() -> Messages:
+def messages() -> TfServingMessages:
     """All messages, made once."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -109,7 +109,7 @@ def messages() -> Messages:
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
         for name in _TABLE
     }
-    return Messages(MappingProxyType(classes))
+    return TfServingMessages(MappingProxyType(classes))
 
 
 def _add_field(message: Any, number: int, name: str, *kind: str) -> None:

@@ -71,7 +71,7 @@ _GRPC_OF_HTTP = {
 _UNKNOWN = 2
 
 
-class Task(StrEnum):
+class TfServingTask(StrEnum):
     """What a request is for."""
 
     PREDICT = "predict"
@@ -108,10 +108,10 @@ class Servable:
             raise UnknownVersion(self.model, str(self.version))
 
 
-class Question(NamedTuple):
+class TfServingQuestion(NamedTuple):
     """What a request asks for, and of which model."""
 
-    task: Task
+    task: TfServingTask
     servable: Servable
 
 
@@ -131,7 +131,7 @@ class TritonRefused(ServegateError):
         self.status = reply.status
 
 
-class Told(NamedTuple):
+class TfServingError(NamedTuple):
     """An error as TensorFlow Serving's clients read it."""
 
     http: int
@@ -139,7 +139,7 @@ class Told(NamedTuple):
     message: str
 
 
-def parse(method: str, raw_path: bytes) -> Question:
+def parse(method: str, raw_path: bytes) -> TfServingQuestion:
     """What a request below `/v1/models` asks for; `BadRequest` for a malformed one."""
     if method == "GET" and raw_path == b"/v1/models":
         raise BadRequest("Missing model name in request.")
@@ -154,8 +154,8 @@ def parse(method: str, raw_path: bytes) -> Question:
             text = match["version"].decode()
             raise BadRequest(f"Failed to convert version: {text} to numeric.")
     label = (match["label"] or b"").decode("latin-1")
-    task = Task((match["task"] or b"status").decode())
-    return Question(task, Servable(match["model"].decode("latin-1"), version, label))
+    task = TfServingTask((match["task"] or b"status").decode())
+    return TfServingQuestion(task, Servable(match["model"].decode("latin-1"), version, label))
 
 
 def check_signature(name: str, otherwise: str = "") -> None:
@@ -165,18 +165,18 @@ def check_signature(name: str, otherwise: str = "") -> None:
         raise UnknownSignature(otherwise or sentence)
 
 
-def told(error: ServegateError, servable: Servable | None) -> Told:
+def told(error: ServegateError, servable: Servable | None) -> TfServingError:
     """Status codes and the sentence for an error."""
     if isinstance(error, TritonRefused):
-        return Told(error.status, _GRPC_OF_HTTP.get(error.status, _UNKNOWN), str(error))
+        return TfServingError(error.status, _GRPC_OF_HTTP.get(error.status, _UNKNOWN), str(error))
     if servable is not None and isinstance(error, UnknownModel | UnknownVersion | UnknownLabel):
         if servable.label:  # of a model that is not there, too
             message = f"Unrecognized servable version label: {servable.label}"
-            return Told(400, INVALID_ARGUMENT, message)
-        return Told(404, NOT_FOUND, f"Servable not found for request: {servable}")
+            return TfServingError(400, INVALID_ARGUMENT, message)
+        return TfServingError(404, NOT_FOUND, f"Servable not found for request: {servable}")
     if isinstance(error, UnknownSignature):
-        return Told(400, FAILED_PRECONDITION, str(error))
-    return Told(http_status(error), grpc_code(error), str(error))
+        return TfServingError(400, FAILED_PRECONDITION, str(error))
+    return TfServingError(http_status(error), grpc_code(error), str(error))
 
 
 def error_reply(error: ServegateError, servable: Servable | None) -> Reply:

@@ -26,7 +26,7 @@ Numbers = dict[str, dict[str, float]]  # by family, and by series as it is writt
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceReading:
     """What one source said, in Prometheus' text format, and in which of its lives."""
 
     text: str
@@ -54,7 +54,7 @@ class Totals:
     def __repr__(self) -> str:
         return f"<Totals of {sorted(self._present)}>"
 
-    def take(self, source: str, reading: Reading, *, from_now: bool = False) -> None:
+    def take(self, source: str, reading: SourceReading, *, from_now: bool = False) -> None:
         """Take in what a source says; `ValueError` where that is no such text, and nothing changes.
 
         `from_now`: what a source that was never heard of has counted by now is not added.
@@ -89,7 +89,7 @@ class Totals:
         return "\n".join([*lines, ""])
 
 
-def _read(source: str, reading: Reading) -> _Told:
+def _read(source: str, reading: SourceReading) -> _Told:
     heads: dict[str, str] = {}
     counts: Numbers = {}
     apart: Numbers = {}

@@ -12,12 +12,12 @@ from app.synchronising import synchronise
 from control.delivering_scene import MODEL, publish
 from forking import Forked
 
-from serve.app.http_server import Server
+from serve.app.http_server import HttpServer
 from serve.app.ports import listener
 from serve.app.sync import Orders, keep
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.deliveries.agents import AgentDelivery
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 
 LABELS = {"labels.txt": b"zero\none\n"}
 
@@ -25,7 +25,7 @@ LABELS = {"labels.txt": b"zero\none\n"}
 class Gated:
     """A storage's blobs. While `gate` is closed, each transfer stops after its first bytes."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: ArtifactStorage) -> None:
         self.storage = storage
         self.starts: list[int] = []
         self.gate = asyncio.Event()
@@ -45,9 +45,9 @@ class Gated:
 class Scene:
     """One control plane, and agents that the test starts. Everything is in one folder."""
 
-    def __init__(self, folder: Path, storage: Storage | None = None) -> None:
+    def __init__(self, folder: Path, storage: ArtifactStorage | None = None) -> None:
         self.folder = folder
-        self.storage = storage or Storage.of(str(folder / "storage"))
+        self.storage = storage or ArtifactStorage.of(str(folder / "storage"))
         self.blobs = Gated(self.storage)
         self.agents = AgentDelivery(self.storage)
         self.repository = folder / "repository"
@@ -75,12 +75,12 @@ class Scene:
 
     async def publish(
         self, model: str = "digits", number: int = 1, files: Mapping[str, bytes] = MODEL
-    ) -> Version:
+    ) -> PublishedVersion:
         """Put a version into the storage; gives its record."""
         return await publish(self.storage, model, number, files=files, beside=LABELS)
 
     @contextlib.asynccontextmanager
-    async def control(self, *wanted: Version) -> AsyncIterator[None]:
+    async def control(self, *wanted: PublishedVersion) -> AsyncIterator[None]:
         """A new control plane, on the same port each time; it knows what is wanted, if anything."""
         self.agents = AgentDelivery(self.storage)
         if wanted:
@@ -88,7 +88,7 @@ class Scene:
         app = internal_api(self.agents, self.blobs)
         bound = listener("127.0.0.1", self.port)
         self.port = bound.getsockname()[1]
-        server = Server(app, timeout_graceful_shutdown=1)
+        server = HttpServer(app, timeout_graceful_shutdown=1)
         serving = asyncio.create_task(server.serve([bound]))
         try:
             yield

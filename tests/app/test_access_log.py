@@ -13,7 +13,7 @@ from builders import Clock, call, choice, replica
 from serve.app.access_log import MOST, AccessLog
 from serve.app.access_log_file import LogFile
 from serve.core.calls import Account, Verb
-from serve.proxy.journal import Ended
+from serve.proxy.journal import EndedCall
 
 NOON = 1907755200.25  # seconds of the epoch: 2030-06-15
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -31,7 +31,7 @@ class Scene:
         given = {"code": "200", "seconds": 0.005, "error": "", "tries": 1, "good": True, "key": ""}
         given |= more
         asked, code = given.pop("call", call()), given.pop("code")
-        self.log.write(Ended(asked, choice(), replica(), code, **given))
+        self.log.write(EndedCall(asked, choice(), replica(), code, **given))
 
     def lines(self) -> list[dict[str, Any]]:
         self.log.flush()
@@ -92,7 +92,7 @@ def test_a_line_says_what_became_of_a_call(scene: Scene) -> None:
 def test_an_error_of_ours_takes_the_place_of_a_status(scene: Scene) -> None:
     asked = call(Verb.METADATA, model='no"such\nmodel\ud800')
     error = "unknown_model"
-    scene.log.write(Ended(asked, None, replica(""), error, 1e-5, error=error))
+    scene.log.write(EndedCall(asked, None, replica(""), error, 1e-5, error=error))
     (line,) = scene.lines()
     assert (line["code"], line["error"], line["version"]) == ("", "unknown_model", "")
     assert line["model"] == 'no"such\nmodel\ud800'

@@ -108,11 +108,13 @@ def test_revoked_and_expired_keys_open_no_port(scene: Scene) -> None:
 
 async def _expired(scene: Scene) -> None:
     """A key that was valid for a moment, long ago."""
-    from serve.control.storage.store import Change, Store
+    from serve.control.storage.store import Store, StoreEdit
 
     store = Store(scene.settings().state_path / STORE_FILE, clock=time.time)
     body = {"digest": "0" * 64, "role": "predictor", "models": ["*"], "expires": 1.0}
-    await store.apply(Change("key", "abcd", body | {"created": 0.0, "author": "", "note": ""}, ""))
+    await store.apply(
+        StoreEdit("key", "abcd", body | {"created": 0.0, "author": "", "note": ""}, "")
+    )
     store.close()
 
 

@@ -12,7 +12,7 @@ from loops import in_loop
 from serve.app.local_autoscaler import RETRY, Autoscaler
 from serve.core.errors import TritonDidNotStart
 from serve.core.replicas import Replica
-from serve.processes import Condition, State
+from serve.processes import ProcessCondition, SupervisedState
 
 PATIENCE = 20.0  # seconds; a bound
 
@@ -30,8 +30,8 @@ class Tritons:
     def __init__(self, count: int) -> None:
         self._answers = {f"local-{number}": True for number in range(count)}
         self.failures: dict[str, TritonDidNotStart] = {}
-        self.conditions: dict[str, Condition] = dict.fromkeys(
-            self._answers, Condition(State.RUNNING)
+        self.conditions: dict[str, ProcessCondition] = dict.fromkeys(
+            self._answers, ProcessCondition(SupervisedState.RUNNING)
         )
         self.done: list[str] = []
         self._news = asyncio.Event()
@@ -49,7 +49,7 @@ class Tritons:
             f"local-{number}" for number in range(99) if f"local-{number}" not in self._answers
         )
         self._answers[name] = False
-        self.conditions[name] = Condition(State.STARTING)
+        self.conditions[name] = ProcessCondition(SupervisedState.STARTING)
         self.done.append(f"start {name}")
         return name
 
@@ -63,7 +63,7 @@ class Tritons:
 
     def answer(self, name: str) -> None:
         self._answers[name] = True
-        self.conditions[name] = Condition(State.RUNNING)
+        self.conditions[name] = ProcessCondition(SupervisedState.RUNNING)
         self._tell()
 
     def fail(self, name: str) -> None:

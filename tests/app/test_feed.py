@@ -9,7 +9,7 @@ from app.scripted import Scripted, answer
 
 from serve.app.feed import Feed
 from serve.core.snapshot import Snapshot
-from serve.proxy.live import Live
+from serve.proxy.live import LiveSnapshot
 
 
 def snapshot(generation: int) -> bytes:
@@ -25,7 +25,7 @@ class Scene:
 
     def __init__(self, folder: Path, *answers: bytes) -> None:
         self.saved = folder / "snapshot.json"
-        self.live = Live()
+        self.live = LiveSnapshot()
         if answers:
             asyncio.run(asyncio.wait_for(self._follow(answers), 10))
 

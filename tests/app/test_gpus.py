@@ -10,7 +10,7 @@ from app.scripted import Threaded
 from serve.app.gpus import Gpus
 from serve.core.replicas import Replica
 from serve.triton.gpus.readings import Gpu
-from serve.triton.metrics import Readings, read
+from serve.triton.metrics import ReplicaScrape, read
 
 HERE = Replica("local-0", "127.0.0.1", 1, 2, 3)
 ELSEWHERE = Replica("triton-0", "triton-0.triton.serving", 1, 2, 3)
@@ -46,7 +46,7 @@ def nowhere(replica: Replica) -> str:
     return ""
 
 
-def told(gpus: Gpus, replica: Replica, readings: Readings | None) -> dict[str, Gpu]:
+def told(gpus: Gpus, replica: Replica, readings: ReplicaScrape | None) -> dict[str, Gpu]:
     answer = asyncio.run(gpus.gpus_of(replica, readings))
     return {uuid: Gpu(**one) for uuid, one in answer.items()}
 

@@ -17,7 +17,7 @@ from serve.core.errors import NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.proxy.health import Health
 from serve.triton.grpc_pool import GrpcPool
-from serve.triton.grpc_upstream import Leg, Upstream
+from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.triton.http_pool import Pool, request_line
 from serve.wire.hpack_blocks import literal
 from serve.wire.http2 import END_STREAM
@@ -63,7 +63,7 @@ class GrpcCall:
     def on_not_connected(self, error: NotSent) -> None:
         self.errors.append(error)
 
-    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         self.errors.append(error)
 
     def never(self, *given: object) -> None:

@@ -24,9 +24,9 @@ from serve.app.keda import Keda, keda_of
 from serve.app.ports import reserve
 from serve.capacity.scaling.signals import Code
 from serve.control.decisions import KEY, Decisions
-from serve.control.scaling.board import Board
-from serve.control.storage.store import Entry
-from serve.core.access import Key, Role
+from serve.control.scaling.board import HintBoard
+from serve.control.storage.store import StoredEntry
+from serve.core.access import ApiKey, Role
 from serve.core.errors import CannotStart
 from serve.settings import Settings
 
@@ -44,15 +44,15 @@ def secured(authority: Authority, **more: object) -> Settings:
     return settings(tls_cert=str(chain), tls_key=str(key), **more)
 
 
-def hints(desired: int = 5) -> Board:
+def hints(desired: int = 5) -> HintBoard:
     return board(told(desired=desired, at=LATER))
 
 
 def kept(role: Role = Role.PREDICTOR) -> tuple[Decisions, str]:
     """Decisions with one key, and its words."""
-    key, words = Key.create(role, ("nothing",))
+    key, words = ApiKey.create(role, ("nothing",))
     body = {"digest": key.digest, "role": role.value, "models": ["nothing"], "expires": None}
-    return Decisions(MappingProxyType({(KEY, key.id): Entry(body, 1)})), words
+    return Decisions(MappingProxyType({(KEY, key.id): StoredEntry(body, 1)})), words
 
 
 @asynccontextmanager
@@ -68,7 +68,7 @@ async def running(keda: Keda) -> AsyncIterator[None]:
             await task
 
 
-def port(one: Settings, shown: Board | None = None, decisions: Decisions | None = None) -> Any:
+def port(one: Settings, shown: HintBoard | None = None, decisions: Decisions | None = None) -> Any:
     keda = keda_of(one, shown or hints(), decisions=lambda: decisions or Decisions())
     return running(keda)
 
@@ -140,7 +140,7 @@ async def test_a_port_that_is_in_use_is_said_and_tried_again(
 @in_each_loop
 async def test_a_client_goes_on_after_a_restart_and_hears_the_wake_that_came_meanwhile() -> None:
     one, asleep = settings(), board(told(POOL, 0, Code.IDLE, ready=0, at=LATER))
-    after = Board()
+    after = HintBoard()
     async with in_clear(one) as channel:
         scaled = ScaledObject(channel, pool=POOL)
         async with port(one, asleep):

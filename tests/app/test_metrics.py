@@ -8,7 +8,7 @@ from app.scripted import Scripted, answer
 from loops import in_loop
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.app.internal_http import Line
+from serve.app.internal_http import InternalConnection
 from serve.app.metrics import Scrape, answers, serving_metrics
 from serve.app.ports import listener
 from serve.app.probes import Probes
@@ -75,7 +75,7 @@ async def test_only_the_path_of_the_metrics_serves_them() -> None:
     async with serving_metrics(port, scrape, Probes({}, runs=lambda: True)):
         while not await answers(url, "/metrics"):
             pass  # the server is being started
-        async with Line(url) as line:
+        async with InternalConnection(url) as line:
             assert (await line.get("/")).status == 404
             found = samples((await line.get("/metrics")).body)
         assert ("servegate_process_open_files", "supervisor") in found

@@ -10,12 +10,12 @@ from app.scripted import Scripted, answer
 from builders import until
 from loops import in_loop
 
-from serve.app.internal_http import Line
+from serve.app.internal_http import InternalConnection
 from serve.app.metrics import Scrape, answers, serving_metrics
 from serve.app.paths import SNAPSHOT_FILE, worker_socket
 from serve.app.ports import listener
 from serve.app.probes import LIVE, READY, Probes
-from serve.app.worker import Worker
+from serve.app.worker import ProxyWorker
 from serve.core.snapshot import Snapshot
 from serve.settings import Settings
 
@@ -79,7 +79,7 @@ async def test_probes_are_asked_on_the_metrics_port() -> None:
     port = listener("127.0.0.1", 0)
     probes = Probes({}, runs=lambda: True)
     url = f"http://127.0.0.1:{port.getsockname()[1]}"
-    async with serving_metrics(port, Scrape({}, {}, dict), probes), Line(url) as line:
+    async with serving_metrics(port, Scrape({}, {}, dict), probes), InternalConnection(url) as line:
         while not await answers(url, LIVE):
             pass  # the server is being started
         assert (await line.get(READY)).body == b"ok\n"
@@ -97,7 +97,7 @@ async def test_a_real_worker_says_what_it_lacks(tmp_path: Path, saved: bool, sai
         (tmp_path / SNAPSHOT_FILE).write_text(json.dumps(Snapshot(1).to_json()))
     given = Settings(state=str(tmp_path), http_port=0, grpc_port=0, control="http://127.0.0.1:9")
     path, stop = worker_socket(given, 0), asyncio.Event()
-    running = asyncio.create_task(Worker(given, 0, secret="-").run(stop))
+    running = asyncio.create_task(ProxyWorker(given, 0, secret="-").run(stop))
     await until(path.exists)
     while not await answers(path):  # noqa: ASYNC110
         await asyncio.sleep(0)  # it is being started, and needs its turn

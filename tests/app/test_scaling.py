@@ -13,7 +13,7 @@ from serve.app.autoscaler import Scaling, scaling_of
 from serve.app.batch_observation import observing_of
 from serve.control.decisions import POOL, Decisions
 from serve.control.scaling.pools import NOTHING, Usual, usual_of
-from serve.control.storage.store import Entry
+from serve.control.storage.store import StoredEntry
 from serve.core.errors import Unavailable
 from serve.settings import Settings
 
@@ -66,7 +66,9 @@ def test_every_pool_has_a_hint_within_what_is_usual_for_it(tmp_path: Path) -> No
 def test_what_people_have_set_comes_before_what_is_usual(tmp_path: Path) -> None:
     plane = lost(tmp_path)
     body = {"least": 2, "most": 2, "group": "both", "cost": 4.0}
-    plane.decisions = Decisions({(POOL, "default"): Entry(body, 1), (POOL, "x"): Entry({}, 2)})
+    plane.decisions = Decisions(
+        {(POOL, "default"): StoredEntry(body, 1), (POOL, "x"): StoredEntry({}, 2)}
+    )
     scaling = composed(plane, usual_of("default", 3, 5))
     asyncio.run(scaling.scaler.round())
     told = {one.pool: one for one in scaling.board.all()}

@@ -11,8 +11,8 @@ import pytest
 from certificates import Authority
 from loops import in_each_loop
 
-from serve.app.http_server import Server
-from serve.app.internal_http import Line
+from serve.app.http_server import HttpServer
+from serve.app.internal_http import InternalConnection
 from serve.app.ports import listener
 from serve.app.tls import HTTP, Tls
 
@@ -26,12 +26,14 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def serving(authority: Authority, **more: Any) -> AsyncIterator[tuple[Server, socket.socket]]:
+async def serving(
+    authority: Authority, **more: Any
+) -> AsyncIterator[tuple[HttpServer, socket.socket]]:
     """A server over TLS, and its port."""
     context = Tls(*authority.issue("one")).listener("http", HTTP)
     with listener("127.0.0.1", 0) as port:
         port.listen()  # who connects before the server waits
-        server = Server(answer, tls=context, timeout_graceful_shutdown=1, **more)
+        server = HttpServer(answer, tls=context, timeout_graceful_shutdown=1, **more)
         running = asyncio.create_task(server.serve(sockets=[port]))
         yield server, port
         server.should_exit = True
@@ -44,7 +46,7 @@ async def test_a_server_speaks_tls_and_ends_with_its_connections(authority: Auth
     async with AsyncExitStack() as stack:
         _, port = await stack.enter_async_context(serving(authority))
         url = f"https://localhost:{port.getsockname()[1]}"
-        async with Line(url, trust=lambda: trust) as line:
+        async with InternalConnection(url, trust=lambda: trust) as line:
             for _ in range(2):
                 assert (await line.get("/")).body == b"https"
             await stack.aclose()

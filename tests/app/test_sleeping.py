@@ -4,7 +4,7 @@ import pytest
 
 from serve.app.scale_to_zero import may_all_sleep, may_begin_empty
 from serve.control.decisions import MODEL, POOL, Decisions
-from serve.control.storage.store import Entry
+from serve.control.storage.store import StoredEntry
 from serve.settings import Settings
 
 SLEEPS = {"to_zero": True}
@@ -26,8 +26,8 @@ def test_a_control_plane_may_begin_without_a_replica_where_some_may_come(
 
 def decisions(**pools: dict[str, bool]) -> Decisions:
     """Model b is in pool large, all others are in the default one."""
-    placed = {(MODEL, "b"): Entry({"pool": "large"}, 1)}
-    return Decisions(placed | {(POOL, name): Entry(body, 2) for name, body in pools.items()})
+    placed = {(MODEL, "b"): StoredEntry({"pool": "large"}, 1)}
+    return Decisions(placed | {(POOL, name): StoredEntry(body, 2) for name, body in pools.items()})
 
 
 def test_there_may_be_none_at_all_where_every_pool_of_a_model_may_sleep() -> None:

@@ -18,7 +18,7 @@ from serve.app.journals import Journals, LogAndSpans, require_otel
 from serve.app.spans import Spans
 from serve.core.calls import Account, Call, Verb
 from serve.core.errors import CannotStart
-from serve.proxy.journal import Ended, Journal
+from serve.proxy.journal import EndedCall, Journal
 from serve.settings import Settings
 
 NOON = 1907755200.0
@@ -45,7 +45,7 @@ def write(journal: Journal, one: Call, **more: Any) -> None:
     given = {"code": "200", "seconds": 0.25, "error": "", "tries": 1, "good": True, "key": ""}
     given |= more
     picked = given.pop("choice", choice())
-    journal.write(Ended(one, picked, replica(), **given))
+    journal.write(EndedCall(one, picked, replica(), **given))
 
 
 class Scene:

@@ -10,7 +10,7 @@ from control.delivering_scene import MODEL, drafts, tree
 from loops import in_loop
 from object_store import ObjectStore
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.core.errors import CannotStart
 from serve.processes.failpoints import STATUS, VARIABLE
 
@@ -187,7 +187,7 @@ async def test_an_agent_fetches_from_a_bucket_and_keeps_what_it_fetched(
     s3: ObjectStore, tmp_path: Path
 ) -> None:
     url = s3.bucket()
-    scene = Scene(tmp_path, Storage.of(url, **s3.config))
+    scene = Scene(tmp_path, ArtifactStorage.of(url, **s3.config))
     one = await scene.publish()
     async with scene.control(one), scene.process("--storage", url, **s3.environment):
         await until(lambda: scene.agents.has("gpu-1", one))

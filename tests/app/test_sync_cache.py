@@ -9,11 +9,11 @@ from loops import in_loop
 
 from serve.app.sync_cache import Cache
 from serve.core.errors import DigestMismatch
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 
-def file_of(data: bytes) -> File:
-    return File("1/model.onnx", len(data), hashlib.sha256(data).hexdigest())
+def file_of(data: bytes) -> VersionFile:
+    return VersionFile("1/model.onnx", len(data), hashlib.sha256(data).hexdigest())
 
 
 class Origin:
@@ -23,7 +23,7 @@ class Origin:
         self._answers = list(answers)
         self.asked = 0
 
-    async def fetch(self, file: File, target: Path) -> None:
+    async def fetch(self, file: VersionFile, target: Path) -> None:
         self.asked += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         await asyncio.to_thread(target.write_bytes, answer)

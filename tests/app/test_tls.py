@@ -15,7 +15,7 @@ from builders import Clock
 from certificates import Authority
 from loops import in_each_loop
 
-from serve.app.internal_http import Line
+from serve.app.internal_http import InternalConnection
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
 from serve.core.errors import CannotStart
 from serve.settings import Settings
@@ -308,14 +308,16 @@ async def test_processes_that_share_a_certificate_trust_each_other_by_its_names(
     context = tls.listener("admin", HTTP)
     server = await asyncio.start_server(answer_once, "127.0.0.1", 0, ssl=context)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with Line(url, trust=partial(client_context, settings_of(pair))) as line:
+    async with InternalConnection(url, trust=partial(client_context, settings_of(pair))) as line:
         assert (await line.get("/")).body == b"ok"
     for trust in (partial(client_context, settings_of(other)), ssl.create_default_context):
-        async with Line(url, trust=trust) as line:
+        async with InternalConnection(url, trust=trust) as line:
             with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
                 await line.get("/")
     misnamed = url.replace("127.0.0.1", "localhost")
-    async with Line(misnamed, trust=partial(client_context, settings_of(pair))) as line:
+    async with InternalConnection(
+        misnamed, trust=partial(client_context, settings_of(pair))
+    ) as line:
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
             await line.get("/")
     server.close()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from app.scripted import Scripted, answer
 
-from serve.app.wake_requests import Caller
+from serve.app.wake_requests import WakeCaller
 
 BOUND = 30.0  # seconds; a bound for what takes little
 NO_CONTENT, UNAVAILABLE = answer(status="204 No Content"), answer(status="503 Unavailable")
@@ -31,7 +31,7 @@ class Scene:
     def play(self, scenario: Callable[["Scene"], Awaitable[None]], again: float = BOUND) -> None:
         async def act() -> None:
             url = await self.control.listen()
-            self.caller = Caller(lambda: self.models, url=url, secret="s3cret", again=again)
+            self.caller = WakeCaller(lambda: self.models, url=url, secret="s3cret", again=again)
             running = asyncio.create_task(self.caller.run())
             async with asyncio.timeout(BOUND):
                 await scenario(self)

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from serve.app.watchdog import BUSY_SILENCES, SILENCES, Heard, Watch, Watched, WatchedWorker
-from serve.processes import Condition, State, cpu_seconds
+from serve.app.watchdog import (
+    BUSY_SILENCES,
+    SILENCES,
+    Watchdog,
+    WatchdogAnswer,
+    Watched,
+    WatchedWorker,
+)
+from serve.processes import ProcessCondition, SupervisedState, cpu_seconds
 
-WELL, SILENT, ABSENT = Heard(21, is_well=True), Heard(21), Heard()
-NEW, NEW_WELL = Heard(22), Heard(22, is_well=True)
+WELL, SILENT, ABSENT = WatchdogAnswer(21, is_well=True), WatchdogAnswer(21), WatchdogAnswer()
+NEW, NEW_WELL = WatchdogAnswer(22), WatchdogAnswer(22, is_well=True)
 
 
 class Scene:
@@ -20,14 +27,14 @@ class Scene:
     def __init__(self) -> None:
         self.killed: list[int] = []
         self.used = 1.0  # seconds of CPU time so far
-        self._watch = Watch(
+        self._watch = Watchdog(
             {"one": self}, lambda pid, number: self.killed.append(pid), lambda pid: self.used
         )
 
-    async def ask(self) -> Heard:
+    async def ask(self) -> WatchdogAnswer:
         return self._heard
 
-    def look(self, *heard: Heard, busy: float = 0.0) -> list[int]:
+    def look(self, *heard: WatchdogAnswer, busy: float = 0.0) -> list[int]:
         """Look so often; it uses so many seconds of CPU time before each look."""
 
         async def several() -> None:
@@ -55,7 +62,9 @@ def test_a_process_that_no_longer_answers_is_killed_once() -> None:
         pytest.param([WELL, SILENT, SILENT, *[NEW] * 10 * SILENCES], id="it was replaced"),
     ],
 )
-def test_a_process_that_starts_or_has_answered_meanwhile_is_left_alone(heard: list[Heard]) -> None:
+def test_a_process_that_starts_or_has_answered_meanwhile_is_left_alone(
+    heard: list[WatchdogAnswer],
+) -> None:
     assert Scene().look(*heard) == []
 
 
@@ -87,7 +96,7 @@ def test_the_kernel_says_how_much_cpu_time_a_process_has_used() -> None:
 class FakeChild:
     """Stands for `Supervised`: a condition, which changes with the next answer if `then` is set."""
 
-    def __init__(self, condition: Condition, then: Condition | None = None) -> None:
+    def __init__(self, condition: ProcessCondition, then: ProcessCondition | None = None) -> None:
         self.condition = condition
         self._then = then or condition
 
@@ -97,8 +106,11 @@ class FakeChild:
 
 
 def test_a_child_is_heard_while_it_runs_and_was_not_replaced_meanwhile() -> None:
-    runs, next_one = Condition(State.RUNNING, pid=21), Condition(State.RUNNING, pid=22)
-    waits = Condition(State.BACKING_OFF, pid=None)
+    runs, next_one = (
+        ProcessCondition(SupervisedState.RUNNING, pid=21),
+        ProcessCondition(SupervisedState.RUNNING, pid=22),
+    )
+    waits = ProcessCondition(SupervisedState.BACKING_OFF, pid=None)
     for child, heard in (
         (FakeChild(runs), WELL),
         (FakeChild(waits), ABSENT),
@@ -115,5 +127,5 @@ def test_a_worker_that_hangs_is_known_by_whom_the_kernel_names(tmp_path: Path) -
         mute.bind(str(path))
         assert asyncio.run(worker.ask()) == ABSENT
         mute.listen()
-        assert asyncio.run(worker.ask()) == Heard(os.getpid())
+        assert asyncio.run(worker.ask()) == WatchdogAnswer(os.getpid())
     assert asyncio.run(worker.ask()) == ABSENT

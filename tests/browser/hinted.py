@@ -15,8 +15,8 @@ from admin.api.admin_scene import application, plane
 from admin.web.web_scene import with_pages
 from control.live.advised import Advised
 
-from serve.app.http_server import Server
-from serve.control.live.sampler import Live
+from serve.app.http_server import HttpServer
+from serve.control.live.sampler import LiveSampler
 
 
 class Hinted:
@@ -30,7 +30,7 @@ class Hinted:
         self.scene = Advised()
         self.then: Callable[[int], None] = lambda count: None
         self._count = 0
-        live = Live(self.scene.sources, clock=self.scene.clock, sleep=self._sleep)
+        live = LiveSampler(self.scene.sources, clock=self.scene.clock, sleep=self._sleep)
         self._app, self._live = with_pages(application(plane(folder), live=live)), live
         self.url = ""
 
@@ -38,7 +38,7 @@ class Hinted:
         self, port: socket.socket, started: threading.Event, ended: asyncio.Event
     ) -> None:
         """Until `ended`."""
-        server = Server(self._app, timeout_graceful_shutdown=1)
+        server = HttpServer(self._app, timeout_graceful_shutdown=1)
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(server.serve(sockets=[port]))
             sampling = tasks.create_task(self._live.run())

@@ -9,10 +9,10 @@ import numpy as np
 
 from serve.capacity.batcher import simulate
 from serve.capacity.instances import Instances
-from serve.capacity.measurements import Ask, Calibration, Measured, Pressure, Trial
+from serve.capacity.measurements import Ask, Calibration, Measured, OpenLoopTrial, Pressure
 from serve.capacity.prediction import predict
-from serve.capacity.service import Point, Service
-from serve.capacity.setup import Setup
+from serve.capacity.service import ExecutionPoint, ServiceTime
+from serve.capacity.setup import BatchSetup
 from serve.core.objectives import Objective
 
 UNIT = 5.0  # seconds of a short measurement
@@ -26,7 +26,7 @@ class SimulatedServer:
     per setup, and nothing that a calibration sees tells of it.
     """
 
-    service: Service
+    service: ServiceTime
     overhead: float
     objective: Objective
     noise: float = 0.02
@@ -42,17 +42,17 @@ class SimulatedServer:
             return self._closed(ask, service, random)
         return self._open(ask, service, int(random.integers(1 << 30)))
 
-    def own(self, setup: Setup) -> Service:
+    def own(self, setup: BatchSetup) -> ServiceTime:
         """The service time under one setup."""
         key = abs(hash((setup.max_batch_size, setup.instances, setup.delay, setup.batches)))
         random = np.random.default_rng((self.seed, key % (1 << 32)))
         return self.service.scaled(math.exp(random.normal(0, self.faults)))
 
-    def limit(self, setup: Setup) -> float:
+    def limit(self, setup: BatchSetup) -> float:
         """The true limit of a setup, in calls per second."""
         return predict(setup, self.own(setup), self.objective, overhead=self.overhead).rate
 
-    def _open(self, ask: Pressure | Trial, service: Service, seed: int) -> Measured:
+    def _open(self, ask: Pressure | OpenLoopTrial, service: ServiceTime, seed: int) -> Measured:
         seconds = UNIT * ask.weight
         calls = min(3000, max(50, int(seconds * ask.rate)))
         luck = np.random.default_rng(seed).poisson(calls) / calls
@@ -60,13 +60,15 @@ class SimulatedServer:
         seen = simulate(ask.setup, service, rate, calls=calls, overhead=self.overhead, seed=seed)
         share = seconds * seen.rate / calls  # of the executions, which go on until all is answered
         points = [
-            Point(rows, service.time(rows), count * share)
+            ExecutionPoint(rows, service.time(rows), count * share)
             for rows, count in seen.executions.items()
         ]
         latency = seen.quantile(self.objective.quantile)
         return Measured(seconds, seen.rate, latency, seen.p50, seen.p99, points=tuple(points))
 
-    def _closed(self, ask: Calibration, service: Service, random: np.random.Generator) -> Measured:
+    def _closed(
+        self, ask: Calibration, service: ServiceTime, random: np.random.Generator
+    ) -> Measured:
         setup, seconds = ask.setup, UNIT * ask.weight
         most = setup.max_batch_size if setup.batches else 1
         instances = Instances(setup.instances, service)
@@ -95,7 +97,7 @@ class SimulatedServer:
             latencies += [instances.now - sent + self.overhead for sent in batch]
             for each in range(len(batch)):
                 heapq.heappush(coming, (instances.now + self.overhead, number * most + each))
-        points = [Point(rows, spent[rows] / count, count) for rows, count in sizes.items()]
+        points = [ExecutionPoint(rows, spent[rows] / count, count) for rows, count in sizes.items()]
         p50, p99 = np.quantile(latencies, (0.5, 0.99)).tolist()
         rate = len(latencies) / seconds
         return Measured(seconds, rate, p99, p50, p99, points=tuple(points))

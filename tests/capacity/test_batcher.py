@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve.capacity.batcher import Simulated, saturation, simulate
-from serve.capacity.service import Service
-from serve.capacity.setup import Setup
+from serve.capacity.service import ServiceTime
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 
-SERVICE = Service(0.004, 0.001)
-ALONE = Setup(0)
+SERVICE = ServiceTime(0.004, 0.001)
+ALONE = BatchSetup(0)
 MANY = 40_000
 
 setups = st.builds(
-    Setup,
+    BatchSetup,
     max_batch_size=st.integers(1, 16),
     instances=st.integers(1, 3),
     batches=st.booleans(),
@@ -26,7 +26,7 @@ setups = st.builds(
     preferred=st.sampled_from([(), (1,)]),
 )
 services = st.builds(
-    Service,
+    ServiceTime,
     fixed=st.floats(0.0, 0.01),
     per_row=st.floats(1e-4, 0.005),
     scatter=st.floats(0.0, 0.5),
@@ -35,7 +35,7 @@ services = st.builds(
 arrival_gaps = st.lists(st.floats(0.0, 0.05), min_size=2, max_size=60)
 
 
-def mean_wait(setup: Setup, service: Service, rate: float) -> float:
+def mean_wait(setup: BatchSetup, service: ServiceTime, rate: float) -> float:
     """Seconds in the queue, on average."""
     seen = simulate(setup, service, rate, calls=MANY, seed=3)
     return float(seen.latencies.mean()) - service.time(1)
@@ -50,7 +50,7 @@ def test_without_batching_and_scatter_the_wait_is_that_of_an_m_d_1_queue(load: f
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
 def test_scatter_lengthens_the_wait_as_pollaczek_and_khinchine_say(load: float) -> None:
-    service = Service(0.004, 0.001, scatter=1.0)
+    service = ServiceTime(0.004, 0.001, scatter=1.0)
     rate = load / service.time(1)
     expected = load / (1 - load) * service.time(1)  # as long as in M/M/1, of the same scatter
     assert mean_wait(ALONE, service, rate) == pytest.approx(expected, rel=0.15)
@@ -59,7 +59,7 @@ def test_scatter_lengthens_the_wait_as_pollaczek_and_khinchine_say(load: float) 
 @pytest.mark.parametrize(("instances", "load"), [(2, 0.6), (2, 0.85), (4, 0.85)])
 def test_several_instances_wait_as_an_m_d_k_queue_does(instances: int, load: float) -> None:
     rate = load * instances / SERVICE.time(1)
-    assert mean_wait(Setup(0, instances), SERVICE, rate) == pytest.approx(
+    assert mean_wait(BatchSetup(0, instances), SERVICE, rate) == pytest.approx(
         wait_in_m_d_k(instances, load) * SERVICE.time(1), rel=0.1
     )
 
@@ -77,8 +77,8 @@ def wait_in_m_d_k(servers: int, load: float) -> float:
 @pytest.mark.parametrize("instances", [1, 2, 3])
 @pytest.mark.parametrize("delay", [0.0, 0.002])
 def test_a_flood_is_worked_off_at_saturation(instances: int, delay: float) -> None:
-    setup = Setup(8, instances, delay=delay)
-    service = Service(0.004, 0.001, slowdown={1: 1.0, 2: 1.5})
+    setup = BatchSetup(8, instances, delay=delay)
+    service = ServiceTime(0.004, 0.001, slowdown={1: 1.0, 2: 1.5})
     seen = simulate(setup, service, np.zeros(24_000))
     assert seen.rate == pytest.approx(saturation(setup, service), rel=0.01)
     assert saturation(setup, service) == pytest.approx(
@@ -96,62 +96,64 @@ def test_a_flood_is_worked_off_at_saturation(instances: int, delay: float) -> No
 def test_calls_that_wait_when_an_instance_is_free_are_one_batch(
     arrivals: list[float], rows: Any, executions: dict[int, int]
 ) -> None:
-    assert dict(simulate(Setup(8), SERVICE, arrivals, rows=rows).executions) == executions
+    assert dict(simulate(BatchSetup(8), SERVICE, arrivals, rows=rows).executions) == executions
 
 
 @pytest.mark.parametrize(
     ("setup", "arrivals", "longest"),
     [
-        pytest.param(Setup(8, delay=0.01), [0, 1, 2], 0.015, id="alone: it waits for company"),
-        pytest.param(Setup(4, delay=0.5), [0, 0, 0, 0], 0.008, id="full: it does not wait"),
-        pytest.param(Setup(8, delay=0.5, preferred=(2,)), [0, 0.1], 0.106, id="nor if preferred"),
+        pytest.param(BatchSetup(8, delay=0.01), [0, 1, 2], 0.015, id="alone: it waits for company"),
+        pytest.param(BatchSetup(4, delay=0.5), [0, 0, 0, 0], 0.008, id="full: it does not wait"),
+        pytest.param(
+            BatchSetup(8, delay=0.5, preferred=(2,)), [0, 0.1], 0.106, id="nor if preferred"
+        ),
     ],
 )
 def test_a_batch_waits_for_the_delay_unless_it_is_large_enough(
-    setup: Setup, arrivals: list[float], longest: float
+    setup: BatchSetup, arrivals: list[float], longest: float
 ) -> None:
     assert simulate(setup, SERVICE, arrivals).quantile(100) == pytest.approx(longest)
 
 
 def test_a_call_by_itself_takes_its_execution_and_the_overhead() -> None:
-    seen = simulate(Setup(8), SERVICE, [0.0, 1.0, 2.0], overhead=0.0005)
+    seen = simulate(BatchSetup(8), SERVICE, [0.0, 1.0, 2.0], overhead=0.0005)
     assert seen.p50 == pytest.approx(0.0055)
     assert dict(seen.executions) == {1: 3}
 
 
 def test_without_a_delay_a_preferred_size_cuts_the_batch_short() -> None:
-    assert max(simulate(Setup(8, preferred=(4,)), SERVICE, [0.0] * 7).executions) == 4
+    assert max(simulate(BatchSetup(8, preferred=(4,)), SERVICE, [0.0] * 7).executions) == 4
 
 
 def test_with_a_delay_calls_behind_a_busy_instance_wait_for_one_execution_more() -> None:
     """Triton wakes for them only when the preferred size is reached (see `forming.py`)."""
-    rate = 0.6 * saturation(Setup(16), SERVICE)
-    eager = simulate(Setup(16), SERVICE, rate)
-    patient = simulate(Setup(16, delay=0.0001), SERVICE, rate)
+    rate = 0.6 * saturation(BatchSetup(16), SERVICE)
+    eager = simulate(BatchSetup(16), SERVICE, rate)
+    patient = simulate(BatchSetup(16, delay=0.0001), SERVICE, rate)
     assert patient.p50 - eager.p50 > 0.3 * SERVICE.time(eager.rows_per_execution)
 
 
 def test_too_many_calls_are_not_kept_up_with() -> None:
-    most = saturation(Setup(8), SERVICE)
-    assert simulate(Setup(8), SERVICE, 0.95 * most).stable
-    assert not simulate(Setup(8), SERVICE, 1.3 * most).stable
+    most = saturation(BatchSetup(8), SERVICE)
+    assert simulate(BatchSetup(8), SERVICE, 0.95 * most).stable
+    assert not simulate(BatchSetup(8), SERVICE, 1.3 * most).stable
 
 
 def test_a_call_larger_than_any_batch_is_refused_with_its_reason() -> None:
     with pytest.raises(Invalid, match="a call of 9 rows is too large: max_batch_size is 8"):
-        simulate(Setup(8), SERVICE, 10.0, rows=9)
+        simulate(BatchSetup(8), SERVICE, 10.0, rows=9)
 
 
 def test_the_same_seed_meets_the_same_luck() -> None:
-    service = Service(0.004, 0.001, scatter=0.3)
-    first, second = (simulate(Setup(8), service, 300.0, seed=5) for _ in range(2))
+    service = ServiceTime(0.004, 0.001, scatter=0.3)
+    first, second = (simulate(BatchSetup(8), service, 300.0, seed=5) for _ in range(2))
     assert first.latencies.tolist() == second.latencies.tolist()
 
 
 @given(setup=setups, service=services, gaps=arrival_gaps)
 @settings(max_examples=100)
 def test_all_calls_are_answered_once_in_batches_of_at_most_the_largest(
-    setup: Setup, service: Service, gaps: list[float]
+    setup: BatchSetup, service: ServiceTime, gaps: list[float]
 ) -> None:
     seen = simulate(setup, service, np.cumsum(gaps))
     assert calls_in(seen) == len(gaps)
@@ -164,7 +166,7 @@ def test_all_calls_are_answered_once_in_batches_of_at_most_the_largest(
 def test_where_an_instance_is_always_free_no_call_waits_longer_than_the_delay(
     size: int, delay: float, gaps: list[float]
 ) -> None:
-    setup = Setup(size, instances=len(gaps), delay=delay)
+    setup = BatchSetup(size, instances=len(gaps), delay=delay)
     seen = simulate(setup, SERVICE, np.cumsum(gaps))
     assert seen.latencies[-1] <= delay + SERVICE.time(size) + 1e-9
 
@@ -172,10 +174,10 @@ def test_where_an_instance_is_always_free_no_call_waits_longer_than_the_delay(
 @given(setup=setups, service=services, share=st.floats(0.1, 0.7))
 @settings(max_examples=20)
 def test_without_a_delay_more_calls_never_make_the_median_shorter(
-    setup: Setup, service: Service, share: float
+    setup: BatchSetup, service: ServiceTime, share: float
 ) -> None:
-    eager = Setup(setup.max_batch_size, setup.instances, setup.batches)
-    steady = Service(service.fixed, service.per_row)
+    eager = BatchSetup(setup.max_batch_size, setup.instances, setup.batches)
+    steady = ServiceTime(service.fixed, service.per_row)
     most = saturation(eager, steady)
     low = simulate(eager, steady, share * most, calls=2000)
     high = simulate(eager, steady, 1.3 * share * most, calls=2000)
@@ -185,11 +187,11 @@ def test_without_a_delay_more_calls_never_make_the_median_shorter(
 @given(setup=setups, service=services, delay=st.floats(1e-4, 0.05))
 @settings(max_examples=20)
 def test_a_delay_never_makes_a_flood_go_faster(
-    setup: Setup, service: Service, delay: float
+    setup: BatchSetup, service: ServiceTime, delay: float
 ) -> None:
-    steady = Service(service.fixed, service.per_row, 0.0, service.slowdown)
-    eager = Setup(setup.max_batch_size, setup.instances)
-    patient = Setup(setup.max_batch_size, setup.instances, delay=delay)
+    steady = ServiceTime(service.fixed, service.per_row, 0.0, service.slowdown)
+    eager = BatchSetup(setup.max_batch_size, setup.instances)
+    patient = BatchSetup(setup.max_batch_size, setup.instances, delay=delay)
     first, second = (simulate(each, steady, np.zeros(500)) for each in (eager, patient))
     assert second.rate <= first.rate * (1 + 1e-9)
 

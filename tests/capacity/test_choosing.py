@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from capacity.simulated_server import SimulatedServer
 
-from serve.capacity.measurements import Calibration, Measured, Pressure, Trial
+from serve.capacity.measurements import Calibration, Measured, OpenLoopTrial, Pressure
 from serve.capacity.search import Best, Halving, candidates
 from serve.capacity.search_state import FORMAT
-from serve.capacity.service import Point, Service
-from serve.capacity.setup import Setup
+from serve.capacity.service import ExecutionPoint, ServiceTime
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 
@@ -24,11 +24,11 @@ TRIALS_OF_A_GRID = 10  # a search for the highest rate of one setup takes 10 to 
 
 
 def server(seed: int = 1, **changes: float) -> SimulatedServer:
-    service = Service(0.004, 0.001, 0.1, {1: 1.0, 2: 1.5})
+    service = ServiceTime(0.004, 0.001, 0.1, {1: 1.0, 2: 1.5})
     return SimulatedServer(service, 0.0003, WITHIN_100_MS, seed=seed, **changes)
 
 
-def search(grid: tuple[Setup, ...], most: int | None = None) -> Halving:
+def search(grid: tuple[BatchSetup, ...], most: int | None = None) -> Halving:
     return Halving(grid, WITHIN_100_MS, most=most)
 
 
@@ -54,12 +54,12 @@ def best_of(halving: Halving) -> Best:
     return found
 
 
-def random_server(seed: int) -> tuple[SimulatedServer, tuple[Setup, ...]]:
+def random_server(seed: int) -> tuple[SimulatedServer, tuple[BatchSetup, ...]]:
     """Services from half a millisecond to ten, objectives from four to thirty executions."""
     random = np.random.default_rng(seed)
     fixed = 10 ** random.uniform(-3.3, -2)
     per_row = fixed * 10 ** random.uniform(-1.7, 0.3)
-    service = Service(
+    service = ServiceTime(
         fixed, per_row, random.uniform(0.02, 0.3), {1: 1.0, 2: random.uniform(1.0, 2.2)}
     )
     limit = (fixed + per_row) * 10 ** random.uniform(0.6, 1.5)
@@ -87,7 +87,7 @@ def test_what_it_found_passed_twice() -> None:
     halving = searched()
     best = best_of(halving)
     assert best.is_confirmed
-    rates = [ask.rate for ask, _ in halving.history() if isinstance(ask, Trial)]
+    rates = [ask.rate for ask, _ in halving.history() if isinstance(ask, OpenLoopTrial)]
     assert rates.count(best.rate) >= 2
     assert best.rate <= 1.06 * server().limit(best.setup)
 
@@ -96,8 +96,13 @@ def test_it_calibrates_before_it_tries_anything() -> None:
     halving = searched()
     asks = [ask for ask, _ in halving.history()]
     kinds = [type(ask) for ask in asks]
-    assert kinds[: kinds.index(Trial)] == [*3 * [Calibration], Pressure, Calibration, Pressure]
-    assert set(kinds[kinds.index(Trial) :]) == {Trial}
+    assert kinds[: kinds.index(OpenLoopTrial)] == [
+        *3 * [Calibration],
+        Pressure,
+        Calibration,
+        Pressure,
+    ]
+    assert set(kinds[kinds.index(OpenLoopTrial) :]) == {OpenLoopTrial}
     loops = [(one.setup.instances, one.callers) for one in asks if isinstance(one, Calibration)]
     assert loops == [(1, 1), (1, 4), (1, 16), (2, 32)]
     assert halving.service is not None
@@ -107,7 +112,7 @@ def test_it_calibrates_before_it_tries_anything() -> None:
 
 def test_trials_of_one_setup_follow_each_other_so_that_it_is_loaded_once() -> None:
     halving = searched()
-    trials = [ask for ask, _ in halving.history() if isinstance(ask, Trial)]
+    trials = [ask for ask, _ in halving.history() if isinstance(ask, OpenLoopTrial)]
     for step in ("rung 2", "rung 3"):
         setups = [each.setup for each in trials if each.step == step]
         changes = sum(one != other for one, other in itertools.pairwise(setups))
@@ -145,7 +150,7 @@ def test_a_state_that_is_none_is_refused() -> None:
 def test_a_setup_that_does_not_load_is_out_and_never_asked_for_again() -> None:
     halving, measured = search(SMALL), server()
     while (ask := halving.next()) is not None:
-        if isinstance(ask, Trial) and ask.setup.instances == 2:
+        if isinstance(ask, OpenLoopTrial) and ask.setup.instances == 2:
             halving.failed("no memory")
         else:
             halving.told(measured.answer(ask))
@@ -177,7 +182,7 @@ def test_an_objective_that_nothing_meets_ends_the_search_after_calibration() -> 
     halving = Halving(SMALL[:4], Objective.parse("p99<2ms"))
     run(halving, measured)
     assert halving.best() is None
-    assert not any(isinstance(ask, Trial) for ask in measured.asked)
+    assert not any(isinstance(ask, OpenLoopTrial) for ask in measured.asked)
     assert "a single call takes" in halving.standings[0].why_out
 
 
@@ -185,7 +190,7 @@ def test_where_every_trial_misses_each_goes_further_down_until_one_passes() -> N
     halving, measured = search(SMALL), server()
     while (ask := halving.next()) is not None:
         told = measured.answer(ask)
-        if isinstance(ask, Trial) and ask.rate > measured.limit(ask.setup) / 6:
+        if isinstance(ask, OpenLoopTrial) and ask.rate > measured.limit(ask.setup) / 6:
             told = dataclasses.replace(told, latency=0.3)
         halving.told(told)
     best = best_of(halving)
@@ -203,7 +208,7 @@ def test_a_model_that_takes_no_batches_is_searched_over_its_instances() -> None:
     grid = candidates(0, instances=2, objective=WITHIN_100_MS)
     halving = run(Halving(grid, WITHIN_100_MS), server())
     best = best_of(halving)
-    assert best.setup == Setup(0, 2, batches=False)
+    assert best.setup == BatchSetup(0, 2, batches=False)
 
 
 def test_a_prediction_that_is_off_for_all_setups_is_put_right_by_trials() -> None:
@@ -212,8 +217,10 @@ def test_a_prediction_that_is_off_for_all_setups_is_put_right_by_trials() -> Non
     halving = search(SMALL)
     while (ask := halving.next()) is not None:
         told = measured.answer(ask)
-        if not isinstance(ask, Trial):
-            points = [Point(each.rows, each.seconds / 2, each.executions) for each in told.points]
+        if not isinstance(ask, OpenLoopTrial):
+            points = [
+                ExecutionPoint(each.rows, each.seconds / 2, each.executions) for each in told.points
+            ]
             seconds = told.seconds / 2
             told = Measured(
                 seconds, 2 * told.rate, 0.0, told.p50 / 2, told.p99 / 2, points=(*points,)
@@ -227,7 +234,7 @@ def test_the_grid_has_each_size_with_each_delay_and_none() -> None:
     grid = candidates(6, instances=2, objective=WITHIN_100_MS, delays=[0.0, 0.001])
     assert len(grid) == len(set(grid)) == 2 * (1 + 3 * 2)
     assert {each.max_batch_size for each in grid if each.batches} == {2, 4, 6}
-    assert grid[0] == Setup(6, 1, batches=False)
+    assert grid[0] == BatchSetup(6, 1, batches=False)
 
 
 def test_delays_without_a_word_are_shares_of_the_objective() -> None:

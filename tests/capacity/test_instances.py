@@ -5,9 +5,9 @@ import math
 import pytest
 
 from serve.capacity.instances import Instances
-from serve.capacity.service import Service
+from serve.capacity.service import ServiceTime
 
-SHARED = Service(1.0, 0.0, slowdown={1: 1.0, 2: 2.0})  # two of them on one processor
+SHARED = ServiceTime(1.0, 0.0, slowdown={1: 1.0, 2: 2.0})  # two of them on one processor
 
 
 def test_two_that_share_a_processor_take_twice_as_long() -> None:
@@ -32,7 +32,7 @@ def test_who_is_joined_halfway_is_slow_from_then_on() -> None:
 
 
 def test_a_short_one_that_starts_later_may_end_first() -> None:
-    both = Instances(2, Service(1.0, 0.0))
+    both = Instances(2, ServiceTime(1.0, 0.0))
     both.start(1.0, 0, 1)
     both.advance(0.25)
     both.start(0.5, 1, 2)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from serve.capacity.service import Decaying, Point, Service, at_one_size, fitted
+from serve.capacity.service import Decaying, ExecutionPoint, ServiceTime, at_one_size, fitted
 
 
-def points(*sizes: int, fixed: float = 0.004, per_row: float = 0.001) -> list[Point]:
-    return [Point(size, fixed + per_row * size, 100) for size in sizes]
+def points(*sizes: int, fixed: float = 0.004, per_row: float = 0.001) -> list[ExecutionPoint]:
+    return [ExecutionPoint(size, fixed + per_row * size, 100) for size in sizes]
 
 
-def line(given: list[Point]) -> Service:
+def line(given: list[ExecutionPoint]) -> ServiceTime:
     found = fitted(given)
     assert found is not None
     return found
@@ -22,13 +22,13 @@ def test_a_line_is_found_again() -> None:
 
 
 def test_a_size_counts_by_its_executions() -> None:
-    odd = Point(4, 0.1, 1)
+    odd = ExecutionPoint(4, 0.1, 1)
     service = line([*points(1, 8), odd])
     assert service.time(8) == pytest.approx(0.012, rel=0.1)
 
 
 def test_below_thirty_executions_nothing_is_said() -> None:
-    assert fitted([Point(1, 0.005, 14), Point(2, 0.006, 15)]) is None
+    assert fitted([ExecutionPoint(1, 0.005, 14), ExecutionPoint(2, 0.006, 15)]) is None
 
 
 def test_one_size_is_no_line_but_a_time() -> None:
@@ -38,19 +38,19 @@ def test_one_size_is_no_line_but_a_time() -> None:
 
 
 def test_a_line_that_would_begin_below_zero_goes_through_the_origin() -> None:
-    service = line([Point(1, 0.001, 50), Point(8, 0.1, 50)])
+    service = line([ExecutionPoint(1, 0.001, 50), ExecutionPoint(8, 0.1, 50)])
     assert service.fixed == 0
     assert service.per_row > 0
 
 
 def test_rows_that_cost_nothing_leave_a_fixed_time() -> None:
-    service = line([Point(1, 0.005, 50), Point(8, 0.004, 50)])
+    service = line([ExecutionPoint(1, 0.005, 50), ExecutionPoint(8, 0.004, 50)])
     assert service.per_row > 0
     assert service.time(8) == pytest.approx(0.0044, rel=0.01)
 
 
 def test_the_slowdown_goes_on_in_a_line_between_and_beyond_what_is_told() -> None:
-    service = Service(0.01, 0.001, slowdown={2: 1.4, 4: 2.4})
+    service = ServiceTime(0.01, 0.001, slowdown={2: 1.4, 4: 2.4})
     assert [service.slowed(busy) for busy in (1, 2, 3, 4, 5)] == pytest.approx(
         [1.0, 1.4, 1.9, 2.4, 2.9]
     )
@@ -59,8 +59,8 @@ def test_the_slowdown_goes_on_in_a_line_between_and_beyond_what_is_told() -> Non
 
 def test_what_was_counted_long_ago_weighs_less() -> None:
     running = Decaying(half_life=300)
-    running.add([Point(1, 0.010, 100)], at=0)
-    running.add([Point(1, 0.020, 100), Point(4, 0.030, 10)], at=300)
+    running.add([ExecutionPoint(1, 0.010, 100)], at=0)
+    running.add([ExecutionPoint(1, 0.020, 100), ExecutionPoint(4, 0.030, 10)], at=300)
     one, four = running.points(at=300)
     assert one.executions == pytest.approx(150)
     assert one.seconds == pytest.approx((0.010 * 50 + 0.020 * 100) / 150)
@@ -69,5 +69,5 @@ def test_what_was_counted_long_ago_weighs_less() -> None:
 
 def test_what_is_very_old_is_gone() -> None:
     running = Decaying(half_life=300)
-    running.add([Point(1, 0.010, 100)], at=0)
+    running.add([ExecutionPoint(1, 0.010, 100)], at=0)
     assert running.points(at=300 * 20) == ()

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from serve.cli.answers import Reading, Tally, bar, document, lines
+from serve.cli.answers import CallTally, OutputReading, bar, document, lines
 from serve.cli.callers import Answer
 from serve.tensors.codec import InferReply
 from serve.tensors.metadata import TensorSpec
@@ -19,7 +19,7 @@ SPECS = {
     "map": TensorSpec("map", "FP32", (-1, 2, 2)),
     "table": TensorSpec("table", "FP32", (4, 3)),
 }
-READING = Reading(2, LABELS, SPECS)
+READING = OutputReading(2, LABELS, SPECS)
 
 
 def answer(**outputs):
@@ -115,7 +115,7 @@ def test_values_that_json_lacks_are_null():
 
 
 def test_repeated_calls_are_counted_by_version():
-    tally = Tally.of([("2", 4.0), ("1", 1.0), ("2", 3.0), ("2", 2.0)])
+    tally = CallTally.of([("2", 4.0), ("1", 1.0), ("2", 3.0), ("2", 2.0)])
     assert tally.document() == {
         "calls": 4,
         "versions": {"1": 1, "2": 3},

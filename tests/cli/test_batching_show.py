@@ -12,7 +12,7 @@ from control.batching.test_advice import CASES
 from control.batching.watched import OFF, Scene, decide, plain
 from typer.main import get_command
 
-from serve.cli.asked import Asked
+from serve.cli.asked import ModelReference
 from serve.cli.batching.edits import Edits, edited
 from serve.cli.batching.view import lines
 from serve.cli.client import AdminClient
@@ -176,4 +176,4 @@ class Model(AdminClient):
 def test_without_a_version_the_one_that_gets_the_calls_is_meant(
     split: dict[str, int], selector: str, number: int
 ) -> None:
-    assert called_number(Model(**split), Asked("m", selector)) == number
+    assert called_number(Model(**split), ModelReference("m", selector)) == number

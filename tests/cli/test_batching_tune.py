@@ -11,7 +11,7 @@ from serve.cli.batching.tune_wish import numbers_of
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 from serve.load.tuner.session import Now
-from serve.load.tuner.state import State, Subject
+from serve.load.tuner.state import TuningState, TuningSubject
 
 from .configured_gateway import Gateway, serving
 
@@ -26,8 +26,10 @@ def kept(folder: Path, model: str = "m", *, objective: str = "p99<50ms") -> Path
     """The state of a tuning that was ended before its first measurement."""
     target = Objective.parse(objective)
     search = Halving(candidates(8, instances=1, objective=target), target)
-    subject = Subject(model, 3, objective, "1", "Poisson arrivals", "", {"max_batch_size": 8}, {})
-    State(subject, search, "2026-11-22T10:00:00+00:00").save(folder)
+    subject = TuningSubject(
+        model, 3, objective, "1", "Poisson arrivals", "", {"max_batch_size": 8}, {}
+    )
+    TuningState(subject, search, "2026-11-22T10:00:00+00:00").save(folder)
     return folder
 
 

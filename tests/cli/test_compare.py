@@ -9,7 +9,7 @@ import pytest
 from cli.commands import Done, servegate
 from cli.http_servers import Request, answering
 
-from serve.cli.compare import Condition, measured
+from serve.cli.compare import FailCondition, measured
 from serve.core.errors import Invalid
 
 SAME = {"equal": 1.0, "max_abs": 0.0, "max_rel": 0.0, "cosine": 1.0, "top_1": 1.0}
@@ -131,11 +131,11 @@ def test_what_cannot_be_asked_is_a_usage_error(admin: Admin, words: tuple[str, .
 
 
 def test_conditions_are_read_and_measured() -> None:
-    assert str(Condition.parse(" max_abs >= 1e-3 ")) == "max_abs>=0.001"
+    assert str(FailCondition.parse(" max_abs >= 1e-3 ")) == "max_abs>=0.001"
     with pytest.raises(Invalid, match="is not a valid condition"):
-        Condition.parse("max_abs")
+        FailCondition.parse("max_abs")
     infinite = SAME | {"max_abs": None, "infinite": True}
-    assert Condition.parse("max_abs>1e300").finding("y", infinite)
+    assert FailCondition.parse("max_abs>1e300").finding("y", infinite)
     assert measured(SAME | {"top_1": 0.5}, "agreement") == 0.5
     assert measured(SAME | {"top_1": None, "equal": 0.25}, "agreement") == 0.25
     assert measured(SAME | {"cosine": None}, "cosine") is None

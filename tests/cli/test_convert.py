@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from serve.cli.conversion import blocks
 from serve.cli.convert_options import limits_of, make_request, share_of, tolerances_of
 from serve.conversion.report import OutputError
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 
 SERVEGATE = Path(sys.executable).parent / "servegate"
 
@@ -168,7 +168,7 @@ def test_options_that_make_no_sense_are_told_with_status_2(source: Path, tmp_pat
 
 
 def test_options_are_read_with_their_units() -> None:
-    assert make_request("x") == Request("x")
+    assert make_request("x") == ConversionRequest("x")
     drops = [share_of(text) for text in ("0.5pp", "2 %", "0.01", "0")]
     assert drops == pytest.approx([0.005, 0.02, 0.01, 0.0])
     sizes = [limits_of(text, "2h").memory for text in ("4GB", "1.5 GiB", "512mb")]

@@ -10,7 +10,7 @@ from cli.commands import Done, servegate
 from conversion.plans.kit_scene import DEVICE, doubling, put_tools, write_entry
 
 from serve.conversion.plans import onsite
-from serve.core.flavours import Flavours
+from serve.core.flavours import VersionFlavours
 
 IMAGE = "nvcr.io/nvidia/tritonserver:26.07-py3"
 
@@ -22,7 +22,7 @@ def entry(tmp_path: Path) -> Path:
 
 def flavours(entry: Path) -> list[str]:
     found = entry / "flavours.json"
-    return [each.name for each in Flavours.parse(found.read_text()).preferred]
+    return [each.name for each in VersionFlavours.parse(found.read_text()).preferred]
 
 
 @pytest.mark.slow

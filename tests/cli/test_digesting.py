@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serve.cli.digests import digest
-from serve.cli.pieces import Piece
+from serve.cli.pieces import UploadPiece
 from serve.core.errors import Conflict, Invalid
 
 
@@ -15,7 +15,11 @@ def test_every_piece_gets_its_digest_in_its_place(tmp_path: Path) -> None:
     counted: list[int] = []
     (tmp_path / "large").write_bytes(bytes(3 << 20))
     (tmp_path / "none").write_bytes(b"")
-    pieces = [Piece("a", b"abc"), Piece("b", tmp_path / "large"), Piece("c", tmp_path / "none")]
+    pieces = [
+        UploadPiece("a", b"abc"),
+        UploadPiece("b", tmp_path / "large"),
+        UploadPiece("c", tmp_path / "none"),
+    ]
     blobs = digest(pieces, counted.append)
     assert [(blob.file.path, blob.file.size) for blob in blobs] == [
         ("a", 3),
@@ -25,7 +29,7 @@ def test_every_piece_gets_its_digest_in_its_place(tmp_path: Path) -> None:
     assert blobs[1].file.sha256 == hashlib.sha256(bytes(3 << 20)).hexdigest()
     assert sum(counted) == (3 << 20) + 3
     with pytest.raises(Invalid, match="gone cannot be read: No such file"):
-        digest([Piece("a", tmp_path / "gone")], lambda count: None)
+        digest([UploadPiece("a", tmp_path / "gone")], lambda count: None)
 
 
 def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path: Path) -> None:
@@ -37,7 +41,7 @@ def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path: Path) -> None:
             file.write(b"x")
 
     with pytest.raises(Conflict, match="changed during the push"):
-        digest([Piece("a", path)], grow)
+        digest([UploadPiece("a", path)], grow)
 
 
 def test_a_file_that_changed_since_its_digest_is_not_opened(tmp_path: Path) -> None:
@@ -49,7 +53,7 @@ def test_a_file_that_changed_since_its_digest_is_not_opened(tmp_path: Path) -> N
 
     for change in (lambda: os.utime(path, ns=(1, 1)), replace, lambda: path.write_bytes(b"abcd")):
         path.write_bytes(b"abc")
-        [blob] = digest([Piece("a", path)], lambda count: None)
+        [blob] = digest([UploadPiece("a", path)], lambda count: None)
         with blob.open() as file:
             assert file.read() == b"abc"
         change()

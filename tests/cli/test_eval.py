@@ -11,7 +11,7 @@ from cli.commands import servegate
 from serve.cli.eval.report import lines
 from serve.cli.eval.run import gates_error
 from serve.cli.eval.uploads import name_of, push
-from serve.cli.talk import Lines
+from serve.cli.talk import LogTalk
 from serve.core.errors import Invalid
 
 
@@ -93,7 +93,7 @@ class Client:
 def sent(path):
     client = Client()
     admin = SimpleNamespace(url="http://gateway", asynchronous=lambda: client)
-    asyncio.run(push(admin, path, "held out", "y", "a,b", Lines()))
+    asyncio.run(push(admin, path, "held out", "y", "a,b", LogTalk()))
     return client
 
 

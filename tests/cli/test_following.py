@@ -10,8 +10,8 @@ from fake_gateway import FakeGateway, Fault, replica
 from serve.cli.channel import Channel, Patience
 from serve.cli.client import AdminClient
 from serve.cli.output import exit_code
-from serve.cli.push_progress import Following, Standing, conclusion, standing
-from serve.cli.talk import Lines
+from serve.cli.push_progress import VersionFollower, VersionProgress, conclusion, standing
+from serve.cli.talk import LogTalk
 from serve.core.errors import (
     CheckFailed,
     Conflict,
@@ -20,9 +20,9 @@ from serve.core.errors import (
     ServegateError,
     TrialFailed,
 )
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
-FILE = File("1/model.onnx", 3, "a" * 64)
+FILE = VersionFile("1/model.onnx", 3, "a" * 64)
 UP = [replica("a"), replica("b")]
 MODEL = {"name": "m", "pool": "default", "versions": [], "labels": {}, "split": {"2": 1}}
 
@@ -46,19 +46,19 @@ def record(recorded: str = "published", state: str = "", **more: Any) -> dict[st
 def test_a_published_version_is_ready_when_every_replica_of_its_pool_has_it() -> None:
     for state in ("uploaded", "checked"):
         now = standing(record(state, reason="the disk is full"), None, ())
-        assert now == Standing(state, why="the disk is full")
+        assert now == VersionProgress(state, why="the disk is full")
     for state, holders, wanted in (
-        ("loading", [], Standing("loading", 0, 2)),
-        ("ready", ["a"], Standing("loading", 1, 2)),
-        ("ready", ["a", "b"], Standing("ready", 2, 2)),
-        ("serving", ["a", "b", "gone"], Standing("ready", 2, 2)),
-        ("failed", [], Standing("failed", 0, 2)),
-        ("not wanted", [], Standing("not wanted", 0, 2)),
+        ("loading", [], VersionProgress("loading", 0, 2)),
+        ("ready", ["a"], VersionProgress("loading", 1, 2)),
+        ("ready", ["a", "b"], VersionProgress("ready", 2, 2)),
+        ("serving", ["a", "b", "gone"], VersionProgress("ready", 2, 2)),
+        ("failed", [], VersionProgress("failed", 0, 2)),
+        ("not wanted", [], VersionProgress("not wanted", 0, 2)),
     ):
         assert standing(record("published", state, replicas=holders), MODEL, UP) == wanted
     others = [replica("a"), replica("b", state="lost"), replica("c", pool="gpu")]
     now = standing(record("published", "ready", replicas=["a"]), MODEL, others)
-    assert (now, now.is_done) == (Standing("ready", 1, 1), True)
+    assert (now, now.is_done) == (VersionProgress("ready", 1, 1), True)
     now = standing(record("published", "ready"), MODEL, [replica("a", state="lost")])
     assert not now.is_done and "no replica of pool 'default' is up" in now.why
 
@@ -75,7 +75,7 @@ def test_labels_and_the_route_are_waited_for() -> None:
 
 def test_a_version_whose_pool_was_scaled_to_zero_is_not_waited_for() -> None:
     now = standing(record("published", "asleep", reason="it sleeps"), MODEL, ())
-    assert (now, now.is_done) == (Standing("asleep"), True)
+    assert (now, now.is_done) == (VersionProgress("asleep"), True)
     waits = standing(record("published", "asleep", labels=["stable"]), MODEL, ())
     assert (waits.is_done, str(waits)) == (True, "asleep: label 'stable' not set yet")
     assert "no replicas until the first call" in conclusion(MODEL, 3, now.replicas)
@@ -145,14 +145,14 @@ def gateway() -> Iterator[FakeGateway]:
         yield running
 
 
-def followed(gateway: FakeGateway, *looks: dict[str, Any], within: float = 5.0) -> Standing:
+def followed(gateway: FakeGateway, *looks: dict[str, Any], within: float = 5.0) -> VersionProgress:
     """Follow version 1, which changes with each look."""
     gateway.versions[1].looks += looks
 
-    async def follow() -> Standing:
+    async def follow() -> VersionProgress:
         async with AdminClient(gateway.url).asynchronous() as client:
-            channel = Channel(client, Lines(), patience=Patience(0.001, 0.01, 5.0))
-            following = Following(channel, Lines(), model="m", number=1, pause=0.001)
+            channel = Channel(client, LogTalk(), patience=Patience(0.001, 0.01, 5.0))
+            following = VersionFollower(channel, LogTalk(), model="m", number=1, pause=0.001)
             now, _ = await following.until_ready(within)
             return now
 

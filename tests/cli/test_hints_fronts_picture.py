@@ -4,10 +4,10 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from serve.capacity.fleets.comparison import FIRST_HALF, FIXED, HINDSIGHT, KPA, OURS
-from serve.capacity.fleets.fronts import Point
+from serve.capacity.fleets.fronts import FrontPoint
 from serve.cli.hints.fronts_picture import SCALERS, WIDE, svg
 
-HERE = Point("on & off", OURS, "", True, 0.02, 0.0, 10.0, 1.5, 6.0, 5)
+HERE = FrontPoint("on & off", OURS, "", True, 0.02, 0.0, 10.0, 1.5, 6.0, 5)
 POINTS = [
     HERE,
     replace(HERE, scaler=KPA, parameter="70 %", late=0.0, cost=9.0),

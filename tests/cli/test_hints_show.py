@@ -14,7 +14,7 @@ from serve.capacity.scaling.policy import HELD
 from serve.capacity.scaling.signals import Bounds, Code, Reason
 from serve.cli.hints.arithmetic import Edges, changes, edges, lines
 from serve.cli.hints.view import allowed, number
-from serve.control.scaling.board import Board
+from serve.control.scaling.board import HintBoard
 
 GPU = {
     "local-0/GPU-1": {
@@ -116,7 +116,7 @@ def test_the_arithmetic_is_told_from_calls_to_replicas() -> None:
 
 
 def test_what_the_admin_api_answers_is_what_is_explained(tmp_path: Path) -> None:
-    board = Board()
+    board = HintBoard()
     board.put([told(utilization=0.83, gpus=GPU)])
     app = application(plane(tmp_path), board=board)
     answered = send(app, "GET", "/api/hints/default").json()

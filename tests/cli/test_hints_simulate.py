@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cli.commands import Done, servegate
 
-from serve.cli.hints.simulation import Progress
-from serve.cli.talk import Lines
+from serve.cli.hints.simulation import SimulationProgress
+from serve.cli.talk import LogTalk
 
 SHORT = ("--rate", 20, "--minutes", 5, "--seeds", 1)
 
@@ -38,7 +38,7 @@ def test_elsewhere_than_on_a_terminal_a_line_every_few_seconds_is_enough(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = iter([0.0, 1.0, 4.0, 5.0, 6.0])
-    with Progress(Lines(), 4, lambda: next(now)) as progress:
+    with SimulationProgress(LogTalk(), 4, lambda: next(now)) as progress:
         for seed in range(4):
             progress.add("steady", seed, "ray 2")
     assert capsys.readouterr().err.splitlines() == [

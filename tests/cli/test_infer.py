@@ -7,7 +7,7 @@ import typer
 from data_ports import FAULTS, RAW, Gateway, grpc_port, http_port
 from typer.testing import CliRunner
 
-from serve.cli.asked import Asked, parse_asked
+from serve.cli.asked import ModelReference, parse_asked
 from serve.cli.callers import GrpcCaller, HttpCaller
 from serve.cli.infer import infer
 from serve.core.errors import (
@@ -50,7 +50,11 @@ def command(http_url, grpc_url):
 
 
 def test_a_name_may_carry_a_version_or_a_label():
-    names = {"m": Asked("m"), "m@3": Asked("m", "3"), "m:stable": Asked("m", "stable")}
+    names = {
+        "m": ModelReference("m"),
+        "m@3": ModelReference("m", "3"),
+        "m:stable": ModelReference("m", "stable"),
+    }
     assert {text: parse_asked(text) for text in names} == names
     for text in ("", "m@", "m@x", "m@-1", "m:", "m:2", "a/b", "m@3:stable", "stats"):
         with pytest.raises(Invalid):
@@ -89,22 +93,22 @@ def test_what_the_gateway_refuses_becomes_the_same_error_here(http_url, grpc_url
         for caller in (over_http, over_grpc):
             for name, (_, kind) in FAULTS.items():
                 with pytest.raises(ServegateError) as raised:
-                    caller.infer(Asked(name), RAW, {})
+                    caller.infer(ModelReference(name), RAW, {})
                 assert type(raised.value) is kind, name
                 if kind is not DeadlineExceeded:
                     assert raised.value.what == "it failed: for a reason"
                     assert raised.value.try_this == "something else"
                     assert raised.value.code == "a_code"
             with pytest.raises(MalformedReply):
-                caller.infer(Asked("broken"), RAW, {})
+                caller.infer(ModelReference("broken"), RAW, {})
         with pytest.raises(OutcomeUnknown) as raised:
-            over_http.infer(Asked("html"), RAW, {})
+            over_http.infer(ModelReference("html"), RAW, {})
     assert raised.value.what == "the gateway returned status 502: <html> <b>proxy</b></html>"
 
 
 def test_a_gateway_that_is_not_there_says_what_to_try():
     with HttpCaller("127.0.0.1:9") as caller, pytest.raises(Unavailable) as raised:
-        caller.metadata(Asked("m"))
+        caller.metadata(ModelReference("m"))
     assert raised.value.what == "the gateway at http://127.0.0.1:9 does not respond"
     assert "servegate up" in raised.value.try_this
     with pytest.raises(Unavailable, match="--grpc-url"), GrpcCaller("127.0.0.1:9"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.cli.inputs import Reader
+from serve.cli.inputs import InputReader
 from serve.core.errors import Invalid, NoControl
 from serve.tensors.metadata import TensorSpec
 
@@ -22,7 +22,7 @@ SQUARE = [[[0], [51]], [[102], [255]]]
 
 def reader(*specs, record=RECORD):
     wanted = {spec.name: spec for spec in specs or (X,)}
-    return Reader("m", wanted, lambda: record, np.random.default_rng(0))
+    return InputReader("m", wanted, lambda: record, np.random.default_rng(0))
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_the_record_is_fetched_for_pictures_only(folder):
     def fetch():
         raise NoControl("nobody answers")
 
-    lazy = Reader("m", {"x": X}, fetch, np.random.default_rng(0))
+    lazy = InputReader("m", {"x": X}, fetch, np.random.default_rng(0))
     assert lazy.read(["@a.npy"]).tensors
     with pytest.raises(NoControl):
         lazy.read(["@cat.png"])

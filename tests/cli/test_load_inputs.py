@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.cli.load.inputs import Ready, Wish, read_requests
+from serve.cli.load.inputs import EncodedInputs, InputRequest, read_requests
 from serve.core.errors import Invalid
 from serve.load import encoded_bodies
-from serve.load.encoded_bodies import Asked, Request, Way, cut, lanes
-from serve.load.plan import Protocol
+from serve.load.encoded_bodies import CallWay, PreparedCall, RequestedVersion, cut, lanes
+from serve.load.plan import LaneProtocol
 from serve.tensors.metadata import Metadata, TensorSpec
 
 X = TensorSpec("x", "FP32", (-1, 2))
@@ -23,8 +23,8 @@ STEPS = {"inputs": {"x": {"kind": "image", "color": "grey", "layout": "HWC", "dt
 
 def read(
     *texts: str, inputs: tuple[TensorSpec, ...] = (X,), preprocessing: Any = None, **wish: Any
-) -> Ready:
-    given = Wish(tuple(texts) or ("random",), **wish)
+) -> EncodedInputs:
+    given = InputRequest(tuple(texts) or ("random",), **wish)
     metadata = Metadata(by_name(*inputs), by_name(Y))
     return read_requests("m", metadata, given, lambda: preprocessing or {})
 
@@ -116,8 +116,11 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
 
 def test_a_lane_has_every_request_in_its_protocol() -> None:
     requests = cut({"x": rows(2)}, {"x"}, 1)
-    ways = (Way(Protocol.HTTP_JSON, "h:1", prefix="/sub"), Way(Protocol.GRPC, "h:2", 2.0))
-    made = lanes(ways, requests, Asked("m", "3", {"x": "FP32"}, headers=(("a", "b"),)))
+    ways = (
+        CallWay(LaneProtocol.HTTP_JSON, "h:1", prefix="/sub"),
+        CallWay(LaneProtocol.GRPC, "h:2", 2.0),
+    )
+    made = lanes(ways, requests, RequestedVersion("m", "3", {"x": "FP32"}, headers=(("a", "b"),)))
     assert [(one.path, one.weight, len(one.payloads)) for one in made] == [
         ("/sub/v2/models/m/versions/3/infer", 1.0, 2),
         ("/inference.GRPCInferenceService/ModelInfer", 2.0, 2),
@@ -127,6 +130,10 @@ def test_a_lane_has_every_request_in_its_protocol() -> None:
 
 def test_more_bodies_than_memory_should_hold_are_refused_before_they_are_made() -> None:
     wide = np.broadcast_to(np.float32(0), (1, encoded_bodies.MOST // 8))
-    requests = [Request({"x": wide})] * 3
+    requests = [PreparedCall({"x": wide})] * 3
     with pytest.raises(Invalid, match="more than 256 MiB"):
-        lanes((Way(Protocol.HTTP_BINARY, "h:1"),), requests, Asked("m", "", {"x": "FP32"}))
+        lanes(
+            (CallWay(LaneProtocol.HTTP_BINARY, "h:1"),),
+            requests,
+            RequestedVersion("m", "", {"x": "FP32"}),
+        )

@@ -8,21 +8,25 @@ from typer.testing import CliRunner
 
 from serve.cli.load.command import command_of
 from serve.cli.load.options import endpoint, ways_of
-from serve.cli.load.single_run import Pace
+from serve.cli.load.single_run import CallPace
 from serve.core.errors import Invalid
-from serve.load.plan import Closed, Protocol, Shape
+from serve.load.plan import Closed, LaneProtocol, RateShape
 
 HTTP, GRPC = "http://gateway:8000", "gateway:8001"
 
 
 def test_protocols_may_have_weights_and_go_to_their_own_ports() -> None:
     (way,) = ways_of((), HTTP, GRPC)
-    assert (way.protocol, way.address, way.weight) == (Protocol.HTTP_BINARY, "gateway:8000", 1.0)
+    assert (way.protocol, way.address, way.weight) == (
+        LaneProtocol.HTTP_BINARY,
+        "gateway:8000",
+        1.0,
+    )
     ways = ways_of(("http-json,grpc=2.5", "tfserving"), HTTP, GRPC)
     assert [(way.protocol, way.address, way.weight) for way in ways] == [
-        (Protocol.HTTP_JSON, "gateway:8000", 1.0),
-        (Protocol.GRPC, "gateway:8001", 2.5),
-        (Protocol.TFSERVING, "gateway:8000", 1.0),
+        (LaneProtocol.HTTP_JSON, "gateway:8000", 1.0),
+        (LaneProtocol.GRPC, "gateway:8001", 2.5),
+        (LaneProtocol.TFSERVING, "gateway:8000", 1.0),
     ]
     for text in ("udp", "grpc=0", "grpc=nan", "grpc=x", "grpc,grpc=2", ""):
         with pytest.raises(Invalid):
@@ -40,13 +44,13 @@ def test_an_address_has_a_port_and_says_whether_it_speaks_tls() -> None:
 
 def test_a_run_needs_a_rate_unless_its_arrivals_have_one() -> None:
     with pytest.raises(Invalid, match="the rate of the load test is missing"):
-        Pace().loop()
-    arrivals, _ = Pace(arrivals="ramp:10..30").loop()
-    assert arrivals is not None and arrivals.shape is Shape.RAMP
-    assert Pace(rate=5, users=10, think=0.1).loop() == (None, Closed(10, 0.1, 5))
-    assert str(Pace(rate=5, users=10)) == "10 users at 5 calls/s"
+        CallPace().loop()
+    arrivals, _ = CallPace(arrivals="ramp:10..30").loop()
+    assert arrivals is not None and arrivals.shape is RateShape.RAMP
+    assert CallPace(rate=5, users=10, think=0.1).loop() == (None, Closed(10, 0.1, 5))
+    assert str(CallPace(rate=5, users=10)) == "10 users at 5 calls/s"
     with pytest.raises(Invalid, match="--think"):
-        Pace(rate=5, think=1.0).loop()
+        CallPace(rate=5, think=1.0).loop()
 
 
 def told(*words: str, **environment: str) -> str:

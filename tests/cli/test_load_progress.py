@@ -5,14 +5,14 @@ import math
 
 import pytest
 
-from serve.cli.load.progress import Logged, line, watching
-from serve.cli.talk import Events
-from serve.load.observed_run import Progress
+from serve.cli.load.progress import LoggedProgress, line, watching
+from serve.cli.talk import JsonEvents
+from serve.load.observed_run import RunProgress
 
 
-def progress(second: float, *, p99: float = 0.0082) -> Progress:
+def progress(second: float, *, p99: float = 0.0082) -> RunProgress:
     seen = {"sent": 600, "right": 597, "failed": 3, "rate": 199, "p50": 0.0031, "lag": 0.0002}
-    return Progress(second, 60, **seen, p99=p99, waiting=4)
+    return RunProgress(second, 60, **seen, p99=p99, waiting=4)
 
 
 def test_a_line_has_what_was_meant_beside_what_was_reached() -> None:
@@ -25,7 +25,7 @@ def test_a_line_has_what_was_meant_beside_what_was_reached() -> None:
 
 def test_a_log_gets_a_line_every_few_seconds_and_anew_for_the_next_run() -> None:
     lines: list[str] = []
-    log = Logged(write=lines.append)
+    log = LoggedProgress(write=lines.append)
     for second in (1, 2, 5, 6, 9, 10, 1, 4, 5):
         log(progress(second))
     assert [each.partition("/")[0] for each in lines] == ["5", "10", "5"]
@@ -34,7 +34,7 @@ def test_a_log_gets_a_line_every_few_seconds_and_anew_for_the_next_run() -> None
 def test_programs_get_every_progress_with_null_for_what_is_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with watching(Events()) as watch:
+    with watching(JsonEvents()) as watch:
         watch(progress(3, p99=math.nan))
     event = json.loads(capsys.readouterr().out)
     assert (event["type"], event["second"], event["p99"]) == ("progress", 3, None)

@@ -16,7 +16,7 @@ import pytest
 from cli.commands import Done, servegate
 from fake_gateway import FakeGateway, Fault
 
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.tensors.contracts import Contract
 
 SERVEGATE = Path(sys.executable).parent / "servegate"
@@ -219,7 +219,7 @@ def test_the_commit_can_be_asked_of_git(gateway: FakeGateway, folder: Path) -> N
 @pytest.mark.slow
 def test_a_dry_run_only_reads(gateway: FakeGateway, folder: Path) -> None:
     root = Path(__file__).parents[2] / "model_repo/digits"
-    gateway.add(1, "digits", [File("2/model.onnx", 1, "0" * 64)])
+    gateway.add(1, "digits", [VersionFile("2/model.onnx", 1, "0" * 64)])
     done = push(gateway, root, "digits", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert {method for method, _ in gateway.asked} == {"GET"}

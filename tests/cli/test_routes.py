@@ -6,14 +6,14 @@ import pytest
 from cli.commands import servegate
 from cli.test_server import Gateway, serving
 
-from serve.app.readiness import Ready
+from serve.app.readiness import ReadyModels
 from serve.cli.models import _state
 from serve.cli.up import _welcome
 from serve.settings import Settings
 
 
 def test_a_start_without_models_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
-    _welcome(Ready(Settings(), []))
+    _welcome(ReadyModels(Settings(), []))
     assert (
         "no models yet; push one with: servegate model push PATH NAME --wait"
         in capsys.readouterr().err

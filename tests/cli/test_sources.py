@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from serve.cli.pieces import Source
+from serve.cli.pieces import PushSource
 from serve.cli.sources import open_source
 from serve.core.errors import Invalid
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 
-X = TensorSpec("x", "FP32", (-1, 4))
-Y = TensorSpec("y", "FP32", (-1, 2))
+X = ModelTensor("x", "FP32", (-1, 4))
+Y = ModelTensor("y", "FP32", (-1, 2))
 
 
 def reads(**facts: Any) -> Any:
     """A reader of model files that finds one input and one output everywhere."""
-    return lambda path: Signature("onnx", (X,), (Y,), facts)
+    return lambda path: ModelSignature("onnx", (X,), (Y,), facts)
 
 
-def opened(path: Path, version: int | None = None, **facts: Any) -> Source:
+def opened(path: Path, version: int | None = None, **facts: Any) -> PushSource:
     return open_source(path, "m", read_model=reads(**facts), version=version)
 
 
-def paths(source: Source) -> list[str]:
+def paths(source: PushSource) -> list[str]:
     return sorted(piece.path for piece in source.pieces)
 
 

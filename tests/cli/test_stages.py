@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from serve.cli.stages import Logged, stages
-from serve.cli.talk import Events
+from serve.cli.stages import LoggedStages, stages
+from serve.cli.talk import JsonEvents
 
 
 def stage(text: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def test_a_log_has_the_stages_and_notes_and_leaves_the_last_word_to_the_command(
     )
     times: Iterator[float] = iter([at for at, _ in steps])
     lines: list[str] = []
-    log = Logged(lines.append, clock=lambda: next(times))
+    log = LoggedStages(lines.append, clock=lambda: next(times))
     for _, event in steps:
         log(event)
     assert lines == [
@@ -43,14 +43,14 @@ def test_a_log_has_the_stages_and_notes_and_leaves_the_last_word_to_the_command(
 
 def test_what_happened_elsewhere_is_told_with_its_own_times() -> None:
     lines: list[str] = []
-    log = Logged(lines.append, clock=lambda: 0.0)
+    log = LoggedStages(lines.append, clock=lambda: 0.0)
     for name, at in (("reading", 1000.0), ("writing", 1012.0)):
         log({**stage(name), "at": at})
     assert lines == ["   0.0 s  reading", "  12.0 s  writing"]
 
 
 def test_programs_get_every_event_but_the_last(capsys: pytest.CaptureFixture[str]) -> None:
-    with stages(Events()) as tell:
+    with stages(JsonEvents()) as tell:
         for event in (stage("reading"), share(1), {"type": "done", "passed": True}):
             tell(event)
     told = [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]

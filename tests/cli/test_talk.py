@@ -5,7 +5,7 @@ import json
 import pytest
 from builders import Clock
 
-from serve.cli.talk import Events, Lines, amount, duration, stage
+from serve.cli.talk import JsonEvents, LogTalk, amount, duration, stage
 
 
 def test_amounts_and_times_are_told_in_the_unit_that_fits() -> None:
@@ -18,7 +18,7 @@ def test_amounts_and_times_are_told_in_the_unit_that_fits() -> None:
 
 def test_a_log_hears_every_few_seconds_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    lines = Lines(clock)
+    lines = LogTalk(clock)
     with stage(lines, "uploading", 200_000_000, 100_000_000):
         for _ in range(8):
             clock.now += 1
@@ -34,7 +34,7 @@ def test_a_log_hears_every_few_seconds_how_far_it_is(capsys: pytest.CaptureFixtu
 def test_programs_get_one_event_per_line_and_the_first_and_last_of_each_stage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    events = Events(Clock())
+    events = JsonEvents(Clock())
     with stage(events, "hashing", 10):
         events.advance(4)
         events.advance(6)

@@ -14,8 +14,8 @@ from fake_gateway import FakeGateway, Fault
 from serve.cli.channel import Channel, Patience
 from serve.cli.client import AdminClient
 from serve.cli.digests import Blob, digest
-from serve.cli.pieces import Piece
-from serve.cli.uploads import Committed, Uploading
+from serve.cli.pieces import UploadPiece
+from serve.cli.uploads import CommittedVersion, Uploading
 from serve.core.errors import (
     Conflict,
     Invalid,
@@ -67,7 +67,7 @@ def blobs_of(folder: Path, **contents: bytes) -> tuple[Blob, ...]:
     pieces = []
     for name, data in contents.items():
         (folder / name).write_bytes(data)
-        pieces.append(Piece(f"1/{name}", folder / name))
+        pieces.append(UploadPiece(f"1/{name}", folder / name))
     return digest(pieces, lambda count: None)
 
 
@@ -79,7 +79,7 @@ def publish(
     piece: int = 1 << 16,
     talk: Quiet | None = None,
     **ask: Any,
-) -> tuple[Committed, Uploading]:
+) -> tuple[CommittedVersion, Uploading]:
     """One push against the fake; what came of it, and the upload with its counts."""
     return asyncio.run(publishing(gateway, blobs, patience, piece, talk or Quiet(), ASK | ask))
 
@@ -91,7 +91,7 @@ async def publishing(
     piece: int,
     talk: Quiet,
     ask: dict[str, Any],
-) -> tuple[Committed, Uploading]:
+) -> tuple[CommittedVersion, Uploading]:
     async with AdminClient(gateway.url).asynchronous() as client:
         channel = Channel(client, talk, patience=patience)
         uploading = Uploading(channel, talk, model="m", blobs=blobs, piece=piece)
@@ -141,7 +141,7 @@ def test_a_gateway_that_restarts_is_waited_for(gateway: FakeGateway, tmp_path: P
     gateway.faults.append(fault)
     blobs = blobs_of(tmp_path, a=noise(SIZE))
 
-    async def scene() -> tuple[Committed, Uploading]:
+    async def scene() -> tuple[CommittedVersion, Uploading]:
         push = asyncio.create_task(publishing(gateway, blobs, QUICK, SIZE, Quiet(), ASK))
         await asyncio.to_thread(fault.reached.wait, 10)
         await asyncio.to_thread(gateway.stop)
@@ -173,7 +173,7 @@ def test_another_client_that_sends_the_same_file_is_a_help(
     blobs = blobs_of(tmp_path, a=noise(SIZE))
     sha256 = blobs[0].file.sha256
 
-    async def scene() -> tuple[Committed, Uploading]:
+    async def scene() -> tuple[CommittedVersion, Uploading]:
         push = asyncio.create_task(publishing(gateway, blobs, QUICK, SIZE, Quiet(), ASK))
         await asyncio.to_thread(fault.reached.wait, 10)
         gateway.staged[sha256] = bytearray(noise(SIZE)[:250_000])
@@ -196,11 +196,14 @@ def test_a_stranger_at_the_address_is_told_from_a_gateway(
 def test_all_files_arrive_and_every_byte_leaves_once(gateway: FakeGateway, tmp_path: Path) -> None:
     many = {f"f{n}": noise(100, n) for n in range(300)}
     (tmp_path / "large").write_bytes(noise(SIZE, 1))
-    pieces = [Piece("1/large", tmp_path / "large"), Piece("1/generated", noise(1000, 2))]
+    pieces = [
+        UploadPiece("1/large", tmp_path / "large"),
+        UploadPiece("1/generated", noise(1000, 2)),
+    ]
     blobs = (*digest(pieces, lambda count: None), *blobs_of(tmp_path, **many))
     talk = Quiet()
     committed, uploading = publish(gateway, blobs, piece=100_000, talk=talk)
-    assert committed == Committed(1, "uploaded", True)
+    assert committed == CommittedVersion(1, "uploaded", True)
     assert {hashlib.sha256(data).hexdigest() for data in gateway.blobs.values()} == {
         blob.file.sha256 for blob in blobs
     }

@@ -14,7 +14,7 @@ from serve.cli.models import app
 from serve.cli.output import exit_code
 from serve.cli.versions import compare_files
 from serve.core.errors import ServegateError
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 CONTENTS = {"config.pbtxt": b'backend: "onnxruntime"', "1/model.onnx": b"model", "labels.txt": b"a"}
 
@@ -33,7 +33,7 @@ def add(gateway: FakeGateway, number: int, contents: dict[str, bytes], **more: A
     for path, data in contents.items():
         sha256 = hashlib.sha256(data).hexdigest()
         gateway.blobs[sha256] = data
-        files.append(File(path, len(data), sha256))
+        files.append(VersionFile(path, len(data), sha256))
     gateway.add(number, "m", files)
     gateway.versions[number].record.update(more)
 

@@ -8,11 +8,11 @@ from control.delivering_scene import CONFIG, Shelf
 from control.publishing import Scene, files, play
 from control.storage_scene import pieces
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.deliveries.version_folder import materialise
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 from serve.control.uploads.uploads import Uploads
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.processes.failpoints import arm
 
 
@@ -23,7 +23,7 @@ def publish(talk: Connection, folder: Path, failpoint: str) -> None:
     scene.ready.add(("m", 1))
 
     async def run() -> None:
-        await scene.push("m", files(), Ask(labels=("new",)))
+        await scene.push("m", files(), PublicationRequest(labels=("new",)))
         await scene.pipeline.round()
         await scene.pending.round()
 
@@ -33,10 +33,10 @@ def publish(talk: Connection, folder: Path, failpoint: str) -> None:
 def upload(talk: Connection, folder: Path, source: Path, sha256: str, failpoint: str) -> None:
     """Take the file in, from where the last process ended; say from where, and that it is whole."""
     arm(failpoint)
-    one = File("1/model.onnx", source.stat().st_size, sha256)
+    one = VersionFile("1/model.onnx", source.stat().st_size, sha256)
 
     async def run() -> None:
-        uploads = Uploads(folder / "uploads", Storage.of(str(folder / "storage")))
+        uploads = Uploads(folder / "uploads", ArtifactStorage.of(str(folder / "storage")))
         begun = await uploads.begin("digits", [one], "ada")
         for missing in await uploads.missing(begun.id):
             talk.send(missing.offset)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from serve.control.artifacts.storage import Storage
-from serve.control.versions import Version
+from serve.control.artifacts.storage import ArtifactStorage
+from serve.control.versions import PublishedVersion
 from serve.core.errors import NotFound
-from serve.core.versions import File, Manifest, Provenance, State, check_files
+from serve.core.versions import Manifest, Provenance, VersionFile, VersionState, check_files
 
 CONFIG = 'backend: "onnxruntime"\n'
 MODEL = {"model.onnx": b"weights of one", "assets/words.txt": b"a\nb\n"}
@@ -43,7 +43,7 @@ class Shelf:
         except KeyError:
             raise NotFound(f"no manifest of {model} {version}") from None
 
-    async def fetch(self, file: File, target: Path) -> None:
+    async def fetch(self, file: VersionFile, target: Path) -> None:
         self.fetched.append(file.path)
         os.link(self.blob(file.sha256), target)
 
@@ -56,7 +56,7 @@ class Shelf:
         beside: Mapping[str, bytes] | None = None,
         config: str = CONFIG,
         physical: str = "",
-    ) -> Version:
+    ) -> PublishedVersion:
         """Put a version on the shelf; gives its record."""
         paths = {f"{number}/{path}": data for path, data in files.items()}
         paths |= dict(beside or {}) | {"config.pbtxt": config.encode()}
@@ -64,31 +64,35 @@ class Shelf:
 
     def publish_paths(
         self, model: str, number: int, paths: Mapping[str, bytes], config: str, physical: str
-    ) -> Version:
-        files = check_files([File(path, len(data), self.add(data)) for path, data in paths.items()])
+    ) -> PublishedVersion:
+        files = check_files(
+            [VersionFile(path, len(data), self.add(data)) for path, data in paths.items()]
+        )
         one = Manifest(model, number, physical, "content", "group", files, BY)
         self.manifests[model, number] = one
-        return Version(
-            model, number, State.PUBLISHED, "content", BY, physical=physical, config=config
+        return PublishedVersion(
+            model, number, VersionState.PUBLISHED, "content", BY, physical=physical, config=config
         )
 
 
 async def publish(
-    storage: Storage,
+    storage: ArtifactStorage,
     model: str = "digits",
     number: int = 1,
     *,
     files: Mapping[str, bytes] = MODEL,
     beside: Mapping[str, bytes] = MappingProxyType({}),
     config: str = CONFIG,
-) -> Version:
+) -> PublishedVersion:
     """Put a version into a real storage; gives its record."""
     paths = {f"{number}/{path}": data for path, data in files.items()}
     paths |= {**beside, "config.pbtxt": config.encode()}
-    kept = [File(path, *await storage.add_bytes(data)) for path, data in paths.items()]
+    kept = [VersionFile(path, *await storage.add_bytes(data)) for path, data in paths.items()]
     one = Manifest(model, number, model, "content", "group", check_files(kept), BY)
     await storage.put_manifest(one)
-    return Version(model, number, State.PUBLISHED, "content", BY, physical=model, config=config)
+    return PublishedVersion(
+        model, number, VersionState.PUBLISHED, "content", BY, physical=model, config=config
+    )
 
 
 def tree(folder: Path) -> dict[str, bytes]:

@@ -13,12 +13,12 @@ from serve.control.models import Models
 from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.reconciliation.looks import Looks
 from serve.control.reconciliation.reconciler import ReplicaKeeper
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Unavailable
 from serve.core.flavours import UNKNOWN
 from serve.core.replicas import Replica
 from serve.triton import config as triton_config
-from serve.triton.control import Entry, NotExplicit
+from serve.triton.control import IndexEntry, NotExplicit
 
 
 class FakeTriton:
@@ -34,12 +34,12 @@ class FakeTriton:
         self.is_explicit = True
         self.closed = False
 
-    async def index(self) -> tuple[Entry, ...]:
+    async def index(self) -> tuple[IndexEntry, ...]:
         self._reach()
         if self.cannot_list:
             raise self.cannot_list
         return tuple(
-            Entry(name, version, "READY", "")
+            IndexEntry(name, version, "READY", "")
             for name, versions in self.held.items()
             for version in versions
         )
@@ -82,13 +82,13 @@ class FakeDelivery:
         self.problems: dict[tuple[str, int], str] = {}
 
     async def deliver(
-        self, wanted: Collection[Version], held: Collection[tuple[str, int]]
+        self, wanted: Collection[PublishedVersion], held: Collection[tuple[str, int]]
     ) -> None: ...
 
-    def has(self, replica: str, version: Version) -> bool:
+    def has(self, replica: str, version: PublishedVersion) -> bool:
         return (version.physical, version.number) in self.there
 
-    def problem(self, replica: str, version: Version) -> str:
+    def problem(self, replica: str, version: PublishedVersion) -> str:
         return self.problems.get((version.physical, version.number), "")
 
 
@@ -99,10 +99,10 @@ class FakeProof:
         self.wrong: dict[int, str] = {}
         self.asked: list[str] = []
 
-    async def warm(self, replica: Replica, version: Version) -> None:
+    async def warm(self, replica: Replica, version: PublishedVersion) -> None:
         self.asked.append(f"warm {version.number}")
 
-    async def verify(self, replica: Replica, version: Version) -> str:
+    async def verify(self, replica: Replica, version: PublishedVersion) -> str:
         self.asked.append(f"verify {version.number}")
         return self.wrong.get(version.number, "")
 

@@ -11,28 +11,28 @@ from typing import Any, TypeVar
 from builders import Clock, ControlPlane, replica
 
 from serve.control.artifacts.contents import Contents
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
 from serve.control.publication.checks import Checker, ReadModel
-from serve.control.publication.default_routes import Holding
-from serve.control.publication.ensembles import Parts
+from serve.control.publication.default_routes import DefaultRoutes
+from serve.control.publication.ensembles import PinnableVersions
 from serve.control.publication.garbage import Heap
 from serve.control.publication.pending_labels import Pending
 from serve.control.publication.pipeline import Pipeline
-from serve.control.publication.publications import Ask, Publications
+from serve.control.publication.publications import PublicationRequest, Publications
 from serve.control.publication.records import Records
 from serve.control.publication.retention import Retention
 from serve.control.publication.trials import Judge, Trials
 from serve.control.uploads.uploads import Uploads
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.flavours import UNKNOWN, Machine
 from serve.core.replicas import Replica
 from serve.core.routes import Split
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.tensors.contracts import Contract
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 from serve.triton.canonical import canonical, canonical_text
-from serve.triton.quarantine import Order, Quarantine, Trial
+from serve.triton.quarantine import Quarantine, QuarantineOrder, QuarantineTrial
 
 T = TypeVar("T")
 ADA = By("ada")
@@ -56,8 +56,8 @@ ensemble_scheduling { step {
   input_map { key: "x" value: "a" } output_map { key: "y" value: "b" }
 } }
 """
-SIGNATURE = Signature(
-    "onnx", (TensorSpec("x", "FP32", (-1, 4)),), (TensorSpec("y", "FP32", (-1, 2)),)
+SIGNATURE = ModelSignature(
+    "onnx", (ModelTensor("x", "FP32", (-1, 4)),), (ModelTensor("y", "FP32", (-1, 2)),)
 )
 
 
@@ -76,23 +76,25 @@ class FakeQuarantine:
     """Stands for `Quarantine`: notes what it is given, and fails as scripted."""
 
     def __init__(self) -> None:
-        self.orders: list[tuple[Order, ...]] = []
+        self.orders: list[tuple[QuarantineOrder, ...]] = []
         self.trees: list[list[str]] = []
         self.fails: Exception | None = None
 
     @contextlib.asynccontextmanager
-    async def trial(self, repository: Path, orders: Sequence[Order]) -> AsyncIterator[Trial]:
+    async def trial(
+        self, repository: Path, orders: Sequence[QuarantineOrder]
+    ) -> AsyncIterator[QuarantineTrial]:
         self.orders.append(tuple(orders))
         self.trees.append(sorted(_tree(repository)))
         if self.fails:
             raise self.fails
-        yield Trial(replica("quarantine"), 1000)
+        yield QuarantineTrial(replica("quarantine"), 1000)
 
 
 class Failing:
     """Passes everything on to a storage, but fails at one method as long as an error is set."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: ArtifactStorage) -> None:
         self._storage = storage
         self.errors: dict[str, Exception] = {}
 
@@ -128,7 +130,7 @@ class Scene:
         self.plane = ControlPlane(folder)
         self.wall = self.plane.wall
         self.clock = Clock()
-        self.storage = Storage.of(str(folder / "storage"))
+        self.storage = ArtifactStorage.of(str(folder / "storage"))
         self.failing = Failing(self.storage)
         self.uploads = Uploads(folder / "uploads", self.storage, wall=self.wall)
         self.records = Records(
@@ -144,12 +146,12 @@ class Scene:
         self.refuses: Exception | None = None
         self.quarantine = FakeQuarantine()
         self.wrong = ""
-        self.signature: Signature | Exception = SIGNATURE
+        self.signature: ModelSignature | Exception = SIGNATURE
         self.work = folder / "publishing"
         self.work.mkdir(exist_ok=True)
         loadables = lambda: self.plane.inventory.loadables  # noqa: E731
-        parts = Parts(lambda: self.plane.decisions, loadables, self.serving.get)
-        holding = Holding(
+        parts = PinnableVersions(lambda: self.plane.decisions, loadables, self.serving.get)
+        holding = DefaultRoutes(
             self.records, self.plane.models.serving_now if serving_now else self.serving.get
         )
         self.pipeline = Pipeline(
@@ -203,38 +205,42 @@ class Scene:
         return self
 
     async def push(
-        self, model: str, given: Mapping[str, bytes], ask: Ask | None = None, by: By = ADA
-    ) -> tuple[Version, bool]:
+        self,
+        model: str,
+        given: Mapping[str, bytes],
+        ask: PublicationRequest | None = None,
+        by: By = ADA,
+    ) -> tuple[PublishedVersion, bool]:
         """Upload and commit; nothing is worked off yet."""
         listed = []
         for path, data in given.items():
             size, sha256 = await self.storage.add_bytes(data)
-            listed.append(File(path, size, sha256))
+            listed.append(VersionFile(path, size, sha256))
         upload = await self.uploads.begin(model, listed, by.author)
-        return await self.publications.begin(upload, ask or Ask(), by)
+        return await self.publications.begin(upload, ask or PublicationRequest(), by)
 
     async def publish(
-        self, model: str, given: Mapping[str, bytes], ask: Ask | None = None
-    ) -> Version:
+        self, model: str, given: Mapping[str, bytes], ask: PublicationRequest | None = None
+    ) -> PublishedVersion:
         """Upload, commit, and go as far as it goes."""
         version, _ = await self.push(model, given, ask)
         await self.pipeline.round()
         return self.version(model, version.number)
 
-    def version(self, model: str = "m", number: int = 1) -> Version:
+    def version(self, model: str = "m", number: int = 1) -> PublishedVersion:
         return self.records.get(model, number)
 
     async def revisions(self, kind: str, key: str) -> list[Mapping[str, Any]]:
         """What was changed of one thing, the oldest first."""
         return list(reversed(await self.plane.store.history(kind=kind, key=key)))
 
-    async def _read(self, path: Path) -> Signature:
+    async def _read(self, path: Path) -> ModelSignature:
         assert await asyncio.to_thread(path.exists), path
         if isinstance(self.signature, Exception):
             raise self.signature
         return self.signature
 
-    async def _judge(self, one: Replica, version: Version, contract: Contract) -> str:
+    async def _judge(self, one: Replica, version: PublishedVersion, contract: Contract) -> str:
         return self.wrong
 
     async def _set_label(self, model: str, label: str, number: int, by: By) -> None:

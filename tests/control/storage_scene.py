@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from serve.control.artifacts.durable import Disk
-from serve.core.versions import File, Manifest, Provenance
+from serve.core.versions import Manifest, Provenance, VersionFile
 
 T = TypeVar("T")
 DATA = bytes(range(256)) * 40
@@ -19,8 +19,8 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def file(data: bytes = DATA, path: str = "1/model.onnx") -> File:
-    return File(path, len(data), digest(data))
+def file(data: bytes = DATA, path: str = "1/model.onnx") -> VersionFile:
+    return VersionFile(path, len(data), digest(data))
 
 
 def written(path: Path, data: bytes = DATA) -> Path:

@@ -13,15 +13,15 @@ from database import PostgresServer
 from serve.control.storage import backup
 from serve.control.storage.backup import FORMAT, RESTORE, Backup
 from serve.control.storage.database import Database, open_database
-from serve.control.storage.store import Change, Entry, Store
+from serve.control.storage.store import Store, StoredEntry, StoreEdit
 from serve.core.errors import Conflict, Invalid, NotFound, Unavailable
 
 Where = Path | str
 CHANGES = [
-    Change("route", "m", {"split": {"1": 100}}, "ada", "größer"),
-    Change("route", "m", {"split": {"2": 100}}, "eve"),
-    Change("label", "m:stable", {"version": 1, "note": "a\0b"}, "ada"),
-    Change("label", "m:stable", None, "ada"),
+    StoreEdit("route", "m", {"split": {"1": 100}}, "ada", "größer"),
+    StoreEdit("route", "m", {"split": {"2": 100}}, "eve"),
+    StoreEdit("label", "m:stable", {"version": 1, "note": "a\0b"}, "ada"),
+    StoreEdit("label", "m:stable", None, "ada"),
 ]
 
 
@@ -102,7 +102,7 @@ async def test_a_backup_holds_everything_and_a_copy_from_it_is_another_gateway(
     assert await identity(where) == ours
     after = await holds(where)  # entries keep the revision that wrote them
     assert after == before
-    assert after["things"] == {("route", "m"): Entry({"split": {"2": 100}}, 2)}
+    assert after["things"] == {("route", "m"): StoredEntry({"split": {"2": 100}}, 2)}
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["to-postgres", "to-sqlite"])

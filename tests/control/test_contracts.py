@@ -11,14 +11,14 @@ import pytest
 from builders import replica
 
 from serve.control.added_cases import CONTRACT, Added
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.decisions import Decisions
 from serve.control.reconciliation.contracts import CACHE_BYTES, SECOND_LOOK, Contracts
-from serve.control.storage.store import Entry
-from serve.control.versions import Version
+from serve.control.storage.store import StoredEntry
+from serve.control.versions import PublishedVersion
 from serve.core.errors import DeadlineExceeded, NotFound, TritonFailed, Unavailable
 from serve.core.replicas import Replica
-from serve.core.versions import File, Manifest, Provenance, State
+from serve.core.versions import Manifest, Provenance, VersionFile, VersionState
 from serve.tensors.contracts import Case, Contract, Tolerance, write_contract
 
 A = replica("a")
@@ -35,9 +35,9 @@ BATCHING = "sequence_batching { %s }"
 WITHOUT = Provenance("somebody", 0.0)
 
 
-def version(number: int = 1, *, config: str = CONFIG, **more: Any) -> Version:
+def version(number: int = 1, *, config: str = CONFIG, **more: Any) -> PublishedVersion:
     more = {"physical": "m--0123", "has_contract": True} | more
-    return Version("m", number, State.PUBLISHED, "", WITHOUT, config=config, **more)
+    return PublishedVersion("m", number, VersionState.PUBLISHED, "", WITHOUT, config=config, **more)
 
 
 class Model:
@@ -81,7 +81,7 @@ class Scene:
     """Contracts over a real storage in which versions are published."""
 
     def __init__(self, folder: Path, *answers: Any, script: Script | None = None) -> None:
-        self.storage = Storage.of(str(folder))
+        self.storage = ArtifactStorage.of(str(folder))
         self.model = Model(*answers)
         self.decisions = Decisions()
         self.script = script or Script()
@@ -102,8 +102,10 @@ class Scene:
         manifest = Manifest("m", number, "m--0123", "", "", await self._kept(contents), WITHOUT)
         await self.storage.put_manifest(manifest)
 
-    async def _kept(self, contents: Mapping[str, bytes]) -> tuple[File, ...]:
-        files = [File(path, *await self.storage.add_bytes(b)) for path, b in contents.items()]
+    async def _kept(self, contents: Mapping[str, bytes]) -> tuple[VersionFile, ...]:
+        files = [
+            VersionFile(path, *await self.storage.add_bytes(b)) for path, b in contents.items()
+        ]
         return tuple(sorted(files))
 
     async def add(self, *names: str) -> None:
@@ -113,14 +115,14 @@ class Scene:
             for name in names
         ]
         body = {"cases": [one.to_body() for one in added]}
-        entries = {**self.decisions.entries, (CONTRACT, "m:1"): Entry(body, 2)}
+        entries = {**self.decisions.entries, (CONTRACT, "m:1"): StoredEntry(body, 2)}
         self.decisions = Decisions(MappingProxyType(entries))
 
-    def holds(self, *versions: Version) -> None:
-        entries = {("version", one.key): Entry(one.to_body(), 1) for one in versions}
+    def holds(self, *versions: PublishedVersion) -> None:
+        entries = {("version", one.key): StoredEntry(one.to_body(), 1) for one in versions}
         self.decisions = Decisions(MappingProxyType(entries))
 
-    async def verify(self, asked: Version | None = None) -> str:
+    async def verify(self, asked: PublishedVersion | None = None) -> str:
         async with asyncio.timeout(20):
             await self.publish()
             return await self.contracts.verify(A, asked or version())
@@ -226,7 +228,7 @@ async def test_a_version_without_its_own_contract_is_asked_what_was_added(tmp_pa
 # --- warming -------------------------------------------------------------------------------------
 
 
-async def warmed(folder: Path, asked: Version, *answers: Any) -> list[dict[str, Any]]:
+async def warmed(folder: Path, asked: PublishedVersion, *answers: Any) -> list[dict[str, Any]]:
     scene = Scene(folder, *answers)
     await scene.publish()
     await scene.contracts.warm(A, asked)
@@ -282,7 +284,7 @@ async def test_nothing_is_made_up_for_code_sequences_huge_or_unknown_input(tmp_p
 async def rounds(
     folder: Path,
     *answers: Any,
-    targets: list[tuple[Replica, Version]] | None = None,
+    targets: list[tuple[Replica, PublishedVersion]] | None = None,
     script: Script | None = None,
     failures: int = 0,
     added: tuple[str, ...] = (),
@@ -292,7 +294,7 @@ async def rounds(
     left = [Unavailable("the store")] * failures
     scene = Scene(folder, *answers, script=script or Script(*[nothing] * len(answers)))
 
-    async def report(replica: str, version: Version, why: str) -> None:
+    async def report(replica: str, version: PublishedVersion, why: str) -> None:
         if left:
             raise left.pop()
         news.append((replica, version.number, why))

@@ -9,7 +9,7 @@ from builders import ControlPlane
 from serve.control.deliveries.courier import Courier
 from serve.control.deliveries.folder import Slot
 from serve.control.fleet import LOADING
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 
 
 class Notes:
@@ -18,13 +18,13 @@ class Notes:
     def __init__(self) -> None:
         self.kept: set[Slot] = set()
 
-    async def deliver(self, wanted: Collection[Version], held: Collection[Slot]) -> None:
+    async def deliver(self, wanted: Collection[PublishedVersion], held: Collection[Slot]) -> None:
         self.kept = set(held)
 
-    def has(self, replica: str, version: Version) -> bool:
+    def has(self, replica: str, version: PublishedVersion) -> bool:
         return True
 
-    def problem(self, replica: str, version: Version) -> str:
+    def problem(self, replica: str, version: PublishedVersion) -> str:
         return ""
 
 

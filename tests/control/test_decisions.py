@@ -7,12 +7,12 @@ import pytest
 from builders import ControlPlane, write_model
 from control.publishing import CONFIG, Scene, files
 
-from serve.control.configurations import Line, compared, configured
+from serve.control.configurations import DiffLine, compared, configured
 from serve.control.decisions import UNSET, Decisions, label_key, split_of
-from serve.control.storage.store import Entry
+from serve.control.storage.store import StoredEntry
 from serve.core.errors import UnknownModel, UnknownVersion
 from serve.core.routes import Split
-from serve.tensors.signature import TensorSpec
+from serve.tensors.signature import ModelTensor
 
 
 def test_what_nobody_has_set_is_unset() -> None:
@@ -25,13 +25,13 @@ def test_what_nobody_has_set_is_unset() -> None:
 
 def test_what_was_set_is_read_of_each_model_by_itself() -> None:
     entries = {
-        ("route", "m"): Entry({"split": {"10": 1, "2": 9}}, 7),
-        ("route", label_key("m", "x")): Entry({"split": {"1": 1}}, 4),
-        ("label", label_key("m", "stable")): Entry({"version": 1}, 1),
-        ("label", label_key("m", "new")): Entry({"version": 2}, 2),
-        ("label", label_key("mm", "stable")): Entry({"version": 3}, 3),
-        ("model", "m"): Entry({"objective": "p99<50ms"}, 5),
-        ("model", "x"): Entry({"pool": "a100"}, 6),
+        ("route", "m"): StoredEntry({"split": {"10": 1, "2": 9}}, 7),
+        ("route", label_key("m", "x")): StoredEntry({"split": {"1": 1}}, 4),
+        ("label", label_key("m", "stable")): StoredEntry({"version": 1}, 1),
+        ("label", label_key("m", "new")): StoredEntry({"version": 2}, 2),
+        ("label", label_key("mm", "stable")): StoredEntry({"version": 3}, 3),
+        ("model", "m"): StoredEntry({"objective": "p99<50ms"}, 5),
+        ("model", "x"): StoredEntry({"pool": "a100"}, 6),
     }
     decisions = Decisions(MappingProxyType(entries))
     assert decisions.split("m") == Split(((2, 9), (10, 1)))
@@ -49,8 +49,8 @@ async def test_a_published_version_is_told_from_its_record(scene: Scene) -> None
     await scene.publish("m", files())
     found = configured(scene.plane.models, "m", 1)
     assert (found.published, found.config) == (True, CONFIG)
-    assert found.inputs == (TensorSpec("x", "FP32", (-1, 4)),)
-    assert found.outputs == (TensorSpec("y", "FP32", (-1, 2)),)
+    assert found.inputs == (ModelTensor("x", "FP32", (-1, 4)),)
+    assert found.outputs == (ModelTensor("y", "FP32", (-1, 2)),)
 
 
 async def test_a_plain_folders_version_is_told_from_its_configuration(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_a_plain_folders_version_is_told_from_its_configuration(tmp_path: 
     await plane.begin(a={"m": (1, 7)})
     found = configured(plane.models, "m", 1)
     assert (found.published, found.outputs) == (False, ())
-    assert found.inputs == (TensorSpec("t", "BYTES", (-1, 2)),)
+    assert found.inputs == (ModelTensor("t", "BYTES", (-1, 2)),)
     assert 'name: "t"' in found.config
     held = configured(plane.models, "m", 7)  # by a replica, and there is no folder
     assert (held.config, held.inputs, held.published) == ("", (), False)
@@ -72,10 +72,10 @@ async def test_a_plain_folders_version_is_told_from_its_configuration(tmp_path: 
 
 def test_lines_are_numbered_where_they_are_and_a_changed_one_is_there_twice() -> None:
     assert compared("a\nb\nc\n", "a\nc\nd\n") == (
-        Line(" ", "a", 1, 1),
-        Line("-", "b", 2, None),
-        Line(" ", "c", 3, 2),
-        Line("+", "d", None, 3),
+        DiffLine(" ", "a", 1, 1),
+        DiffLine("-", "b", 2, None),
+        DiffLine(" ", "c", 3, 2),
+        DiffLine("+", "d", None, 3),
     )
     assert [line.sign for line in compared("a", "b")] == ["-", "+"]
     assert [line.sign for line in compared("a\nb", "a\nb")] == [" ", " "]

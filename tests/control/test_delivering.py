@@ -9,8 +9,8 @@ import pytest
 from control.delivering_scene import MODEL, Shelf, drafts, tree
 
 from serve.control.deliveries.delivery import Delivery, Slot
-from serve.control.deliveries.folder import FolderDelivery, Piece
-from serve.control.versions import Version
+from serve.control.deliveries.folder import DeliveryPiece, FolderDelivery
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid
 
 
@@ -20,7 +20,7 @@ class Scene:
         self.repository = folder / "repository"
         self.delivery = FolderDelivery(self.shelf, self.repository)
 
-    def deliver(self, *wanted: Version, held: Collection[Slot] = ()) -> None:
+    def deliver(self, *wanted: PublishedVersion, held: Collection[Slot] = ()) -> None:
         asyncio.run(self.delivery.deliver(wanted, held))
 
     def restart(self) -> None:
@@ -148,8 +148,8 @@ def test_a_record_and_a_manifest_that_disagree_are_told(scene: Scene) -> None:
 
 def test_a_piece_survives_the_way_to_an_agent_and_a_wrong_one_does_not(scene: Scene) -> None:
     version = scene.shelf.publish(beside={"labels.txt": b"x"})
-    piece = Piece(scene.shelf.manifests["digits", 1], version.config)
-    assert Piece.from_json(piece.to_json()) == piece
+    piece = DeliveryPiece(scene.shelf.manifests["digits", 1], version.config)
+    assert DeliveryPiece.from_json(piece.to_json()) == piece
     for wrong in ({}, {"manifest": 1, "config": ""}, [], piece.to_json() | {"config": "x: 1"}):
         with pytest.raises(Invalid):
-            Piece.from_json(wrong)
+            DeliveryPiece.from_json(wrong)

@@ -10,7 +10,7 @@ from control.delivering_scene import Shelf
 
 from serve.control.deliveries.agents import SILENT, AgentDelivery, Page
 from serve.control.deliveries.delivery import Slot
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid
 
 
@@ -20,7 +20,7 @@ class Scene:
         self.delivery = AgentDelivery(self.shelf)
         self.run = asyncio.Runner().run  # one loop for all that waits
 
-    def deliver(self, *wanted: Version, held: Collection[Slot] = ()) -> None:
+    def deliver(self, *wanted: PublishedVersion, held: Collection[Slot] = ()) -> None:
         self.run(self.delivery.deliver(wanted, held))
 
     def poll(self, have: str = "") -> Page | None:

@@ -8,10 +8,10 @@ from control.delivering_scene import CONFIG, MODEL, publish
 from object_store import ObjectStore
 
 from serve.control.artifacts.bucket_copies import CopyingBucket
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.deliveries.bucket import BucketDelivery
 from serve.control.deliveries.delivery import Slot
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 
 KEEP = "repository/.keep"
 WEIGHTS = "repository/digits/1/model.onnx"
@@ -22,7 +22,7 @@ class Scene:
 
     def __init__(self, s3: ObjectStore) -> None:
         self._url, self._config = s3.bucket(), s3.config
-        self.storage = Storage.of(self._url, **self._config)
+        self.storage = ArtifactStorage.of(self._url, **self._config)
         self.bucket = CopyingBucket(self._url, **self._config)
         self.run = asyncio.Runner().run
         self.restart()
@@ -30,10 +30,10 @@ class Scene:
     def restart(self) -> None:
         self.delivery = BucketDelivery(self.storage, self._url, **self._config)
 
-    def publish(self, *given: object, **named: object) -> Version:
+    def publish(self, *given: object, **named: object) -> PublishedVersion:
         return self.run(publish(self.storage, *given, **named))  # type: ignore[arg-type]
 
-    def deliver(self, *wanted: Version, held: Collection[Slot] = ()) -> None:
+    def deliver(self, *wanted: PublishedVersion, held: Collection[Slot] = ()) -> None:
         self.run(self.delivery.deliver(wanted, held))
 
     def keys(self, prefix: str) -> dict[str, float]:

@@ -13,17 +13,17 @@ from control.delivering_scene import publish
 from object_store import ObjectStore
 from triton.onnx_models import config, node, onnx_file, tensor
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.deliveries.bucket import BucketDelivery
 from serve.control.deliveries.delivery import Delivery
 from serve.control.deliveries.folder import FolderDelivery
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.replicas import Replica
 from serve.processes import Ledger
 from serve.triton import config as triton_config
 from serve.triton.control import TritonControl
 from serve.triton.direct_prediction import predict
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.launcher import Launcher
 from serve.triton.repository_url import triton_url
 
@@ -85,7 +85,7 @@ async def triton(
         1,
         repositories,
         state=folder / "state",
-        installation=Installation.find(Facts.here()),
+        installation=Installation.find(MachineFacts.here()),
         ledger=Ledger(folder / "state" / "children.json"),
         logger=logger,
         environ=environment,
@@ -100,7 +100,9 @@ async def triton(
             await scene.close()
 
 
-async def serves(scene: Scene, delivery: Delivery, one: Version, two: Version) -> None:
+async def serves(
+    scene: Scene, delivery: Delivery, one: PublishedVersion, two: PublishedVersion
+) -> None:
     """The first version comes and answers, then the second, without a new start of the first."""
     name = one.physical
     await delivery.deliver([one], ())
@@ -124,7 +126,10 @@ def test_a_triton_serves_versions_from_a_folder_and_from_a_bucket(
     async def scenario() -> None:
         url, folder = s3.bucket(), tmp_path / "repository"
         environment = {**os.environ, **s3.environment}
-        bucket, disk = Storage.of(url, **s3.config), Storage.of(str(tmp_path / "storage"))
+        bucket, disk = (
+            ArtifactStorage.of(url, **s3.config),
+            ArtifactStorage.of(str(tmp_path / "storage")),
+        )
         folder.mkdir()
         deliveries = (
             ("a", disk, FolderDelivery(disk, folder)),

@@ -11,7 +11,7 @@ import pytest
 from builders import replica, until
 from prometheus_client.core import Metric
 
-from serve.control.discovered import NOBODY, Members, merged
+from serve.control.discovered import NOBODY, DiscoveredMembers, merged
 from serve.control.discovery import Discovering, SourceStatus
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
@@ -30,14 +30,14 @@ def at(name: str, *, pool: str = "default", host: str = "", ends: bool = False) 
 
 
 def members(
-    before: Members = NOBODY,
+    before: DiscoveredMembers = NOBODY,
     *,
     static: tuple[Replica, ...] = (),
     ended: tuple[str, ...] = (),
     answering: tuple[str, ...] = (),
     now: float = 100.0,
     **told: list[Endpoint],
-) -> Members:
+) -> DiscoveredMembers:
     return merged(
         static,
         told,

@@ -8,7 +8,7 @@ from control.publishing import ADA, CONFIG, Scene, ensemble, files
 
 from serve.control.placement import pinned_parts
 from serve.core.errors import CheckFailed, InUse
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 OTHER = CONFIG.replace("max_batch_size: 8", "max_batch_size: 16")
 
@@ -49,7 +49,7 @@ async def test_a_step_that_names_nothing_living_is_refused(scene: Scene) -> None
     await scene.retention.retire("m", 1, ADA)
     for number in (-1, 7):
         outer = await scene.publish("e", ensemble("m", number))
-        assert outer.state is State.FAILED and "'m'" in outer.reason, number
+        assert outer.state is VersionState.FAILED and "'m'" in outer.reason, number
 
 
 async def test_a_plain_model_keeps_its_name_and_is_pinned_to_its_newest(scene: Scene) -> None:
@@ -61,7 +61,7 @@ async def test_a_plain_model_keeps_its_name_and_is_pinned_to_its_newest(scene: S
     pinned = await scene.publish("f", ensemble("m", 3))
     assert pinned_parts(pinned) == (("m", 3),)
     missing = await scene.publish("g", ensemble("m", 4))
-    assert missing.state is State.FAILED
+    assert missing.state is VersionState.FAILED
 
 
 async def test_the_parts_are_loaded_in_quarantine_before_what_is_made_of_them(scene: Scene) -> None:

@@ -10,10 +10,10 @@ from builders import write_model
 
 from serve.control.publication.checks import group_of
 from serve.control.publication.numbers import name_in_triton
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import TritonFailed
-from serve.core.flavours import UNKNOWN, Flavours, Machine
-from serve.core.versions import State
+from serve.core.flavours import UNKNOWN, Machine, VersionFlavours
+from serve.core.versions import VersionState
 from serve.triton.config import of_json, parse
 
 from .keeping import FakeProof, FakeTriton, Scene, nothing
@@ -31,10 +31,10 @@ PLAN = {
 FAST = {"name": "fast", "needs": {"gpu": True}, "config": {"optimization": {"graph": {"level": 1}}}}
 
 
-def several(number: int = 1, *, base: bool = True, **more: Any) -> Version:
+def several(number: int = 1, *, base: bool = True, **more: Any) -> PublishedVersion:
     """A published version with two flavours and, unless it is said, the base."""
     page = {"format": 1, "base": base, "flavours": [PLAN, FAST]}
-    flavours = Flavours.parse(json.dumps(page)).text()
+    flavours = VersionFlavours.parse(json.dumps(page)).text()
     return version("m", number, **({"flavours": flavours} | more))
 
 
@@ -58,7 +58,7 @@ class Picky(FakeTriton):
 
 
 def scene(
-    folder: Path, machine: Machine, *versions: Version, refuses: tuple[str, ...] = ()
+    folder: Path, machine: Machine, *versions: PublishedVersion, refuses: tuple[str, ...] = ()
 ) -> tuple[Scene, Picky]:
     one, triton = Scene(folder), Picky()
     triton.refuses |= set(refuses)
@@ -134,7 +134,7 @@ def test_a_replica_that_can_run_no_flavour_holds_nothing_and_the_version_says_wh
     one, triton = scene(tmp_path, UNKNOWN, several(base=False))
     one.play(nothing)
     status = one.plane.models.version("m", 1)
-    assert (triton.forms, status.state) == ([], State.FAILED)
+    assert (triton.forms, status.state) == ([], VersionState.FAILED)
     assert status.reason == (
         "replica a cannot run any of its flavours: 'plan-sm90': it needs compute capability 9.0 "
         "(found: none); 'fast': it needs a GPU (found: none)"

@@ -10,7 +10,7 @@ from control.publishing import Scene, files
 from serve.control.publication.trials import NO_FORM
 from serve.core.errors import TrialFailed
 from serve.core.flavours import BASE, Machine
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 FAST = {"name": "fast", "file": "fast.onnx", "needs": {"gpu": True}}
 
@@ -52,7 +52,7 @@ async def test_quarantine_tries_what_its_machine_can_run_and_names_what_fails(
     assert forms(scene) == [BASE, "fast.onnx"]
     scene.quarantine.fails = TrialFailed("it did not load", why="no kernel")
     version = await scene.publish("m", given(base=False))
-    assert version.state is State.FAILED
+    assert version.state is VersionState.FAILED
     assert version.reason == "flavour 'fast': it did not load: no kernel"
 
 
@@ -84,5 +84,5 @@ async def test_flavours_that_are_wrong_are_not_published(
     scene: Scene, upload: dict[str, bytes], reason: str
 ) -> None:
     version = await scene.publish("m", upload)
-    assert version.state is State.FAILED
+    assert version.state is VersionState.FAILED
     assert reason in " ".join((version.reason, *version.findings))

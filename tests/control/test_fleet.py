@@ -9,7 +9,7 @@ from serve.control.barred_versions import Barring
 from serve.control.fleet import LOADING, Fleet
 from serve.control.fleet_meters import FleetMeters
 from serve.control.missing_versions import missing_versions
-from serve.control.observations import Choice, Failure
+from serve.control.observations import FlavourChoice, LoadFailure
 
 
 def fleet(*names: str) -> Fleet:
@@ -92,7 +92,7 @@ def test_an_operator_sees_the_state_of_a_replica_since_when_and_why() -> None:
 
 def test_what_failed_on_a_lost_replica_is_forgotten_since_it_may_come_back_as_another() -> None:
     two = fleet("a", "b")
-    two.failures["a", "m"] = two.failures["b", "m"] = Failure("bad file", (), 1, 0.0)
+    two.failures["a", "m"] = two.failures["b", "m"] = LoadFailure("bad file", (), 1, 0.0)
     two.lost("a", "refused")
     assert list(two.failures) == [("b", "m")]
 
@@ -137,7 +137,7 @@ def test_nothing_is_left_of_one_that_is_removed() -> None:
     for name in ("a", "b"):
         two.saw(name, {"m": (1,)})
         two.bar(name, "m", [1], "wrong")
-        two.failures[name, "m"] = Failure("bad file", (), 1, 0.0)
+        two.failures[name, "m"] = LoadFailure("bad file", (), 1, 0.0)
         two.flavours[name, "m"] = "fp16"
         two.joining.add(name)
         two.waiting[name] = "no spare"
@@ -263,7 +263,7 @@ def test_a_version_that_is_held_and_may_not_be_called_is_missing(tmp_path: Path)
 
 def test_what_could_not_be_loaded_is_missing_and_is_not_waited_for(tmp_path: Path) -> None:
     plane = begun(tmp_path, a={"m": (1,)}, b={"m": (2,)})
-    plane.fleet.failures["a", "m"] = Failure("it is broken", (), 1, 0.0)
+    plane.fleet.failures["a", "m"] = LoadFailure("it is broken", (), 1, 0.0)
     assert told(plane)["missing_versions"] == {"a": 1, "b": 1}
     assert missing_versions(plane.fleet, plane.inventory, failed=False) == {"a": 0, "b": 1}
 
@@ -272,7 +272,7 @@ def test_nothing_is_missing_on_who_leaves_loads_for_itself_or_cannot_run_it(tmp_
     plane = begun(tmp_path, a={}, b={})
     assert told(plane)["missing_versions"] == {"a": 2, "b": 2}
     plane.fleet.retire("a")
-    plane.fleet.choose("b", {"m": Choice("", {"tensorrt": "a GPU"}, {})})
+    plane.fleet.choose("b", {"m": FlavourChoice("", {"tensorrt": "a GPU"}, {})})
     assert told(plane)["missing_versions"] == {"b": 0}
     plane.fleet.manages_itself("b")
     assert told(plane)["missing_versions"] == {}

@@ -18,14 +18,14 @@ WAYS = ("http", "grpc")
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[gateway.Place]:
+def place() -> Iterator[gateway.GatewayAddress]:
     with http_port() as url, grpc_port() as target:
-        yield gateway.Place(url, target, f"{url}/metrics")
+        yield gateway.GatewayAddress(url, target, f"{url}/metrics")
 
 
 @pytest.fixture
-async def called(place: gateway.Place) -> AsyncIterator[gateway.Gateway]:
-    one = gateway.Gateway(place, key=lambda: "sg_x", trust=None)
+async def called(place: gateway.GatewayAddress) -> AsyncIterator[gateway.GatewayClient]:
+    one = gateway.GatewayClient(place, key=lambda: "sg_x", trust=None)
     async with asyncio.timeout(20):
         yield one
         await one.close()
@@ -36,7 +36,7 @@ async def called(place: gateway.Place) -> AsyncIterator[gateway.Gateway]:
     [("http", "2", "label:stable", 7), ("grpc", "3", "number", 8)],
 )
 async def test_an_answer_comes_with_the_decision_behind_it(
-    called: gateway.Gateway, via: str, version: str, by: str, generation: int
+    called: gateway.GatewayClient, via: str, version: str, by: str, generation: int
 ) -> None:
     answer = await called.infer("m", "stable", RAW, via=via)
     assert np.array_equal(answer.outputs["y"], SCORES)
@@ -45,7 +45,7 @@ async def test_an_answer_comes_with_the_decision_behind_it(
     assert answer.seconds > 0
 
 
-async def test_the_selector_and_the_key_are_sent(called: gateway.Gateway) -> None:
+async def test_the_selector_and_the_key_are_sent(called: gateway.GatewayClient) -> None:
     await called.infer("m", "3", RAW)
     path, headers, _ = Gateway.asked[-1]
     assert path == "/v2/models/m/versions/3/infer"
@@ -54,7 +54,7 @@ async def test_the_selector_and_the_key_are_sent(called: gateway.Gateway) -> Non
 
 @pytest.mark.parametrize("via", WAYS)
 async def test_what_the_gateway_says_instead_is_raised_in_its_words(
-    called: gateway.Gateway, via: str
+    called: gateway.GatewayClient, via: str
 ) -> None:
     for name, (_, kind, *_) in FAULTS.items():
         with pytest.raises(ServegateError) as caught:
@@ -69,21 +69,21 @@ async def test_what_the_gateway_says_instead_is_raised_in_its_words(
 
 async def test_a_gateway_that_is_not_there_is_unavailable() -> None:
     http, grpc = free_ports(2)
-    nowhere = gateway.Place(f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}", "")
-    called = gateway.Gateway(nowhere, key=lambda: "", trust=None)
+    nowhere = gateway.GatewayAddress(f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}", "")
+    called = gateway.GatewayClient(nowhere, key=lambda: "", trust=None)
     for via in WAYS:
         with pytest.raises(Unavailable):
             await called.infer("m", "", RAW, via=via)
     await called.close()
 
 
-async def test_a_proxys_answer_is_an_unknown_outcome(called: gateway.Gateway) -> None:
+async def test_a_proxys_answer_is_an_unknown_outcome(called: gateway.GatewayClient) -> None:
     with pytest.raises(OutcomeUnknown) as caught:
         await called.infer("html", "", RAW)
     assert "proxy" in caught.value.what
 
 
-async def test_metadata_says_what_a_model_takes_and_gives(called: gateway.Gateway) -> None:
+async def test_metadata_says_what_a_model_takes_and_gives(called: gateway.GatewayClient) -> None:
     found = await called.metadata("m", "")
     assert found.inputs == {"x": TensorSpec("x", "FP32", (-1, 2))}
     assert list(found.outputs) == ["y"]
@@ -97,14 +97,14 @@ def test_what_is_no_metadata_is_refused(page: Any) -> None:
         read_metadata(page, "m")
 
 
-async def test_statistics_are_of_one_version_or_none(called: gateway.Gateway) -> None:
+async def test_statistics_are_of_one_version_or_none(called: gateway.GatewayClient) -> None:
     found = await called.statistics("m", 2)
     assert found is not None and found["inference_stats"] == STATISTICS["inference_stats"]
     assert await called.statistics("other", 1) is None
 
 
 async def test_metrics_are_text_and_connections_are_opened_again_after_a_close(
-    called: gateway.Gateway,
+    called: gateway.GatewayClient,
 ) -> None:
     assert await called.metrics() == "servegate_calls_total 3\n"
     await called.close()

@@ -24,7 +24,7 @@ from serve.control.gateways import (
     of_one_family,
 )
 from serve.control.live import gateway_metrics
-from serve.control.scaling.arrivals import Arrivals
+from serve.control.scaling.arrivals import ModelArrivals
 from serve.core.errors import DeadlineExceeded, Unavailable
 from serve.wire.prometheus import samples
 
@@ -283,7 +283,7 @@ async def test_those_who_ask_at_once_share_a_reading_that_began_later(scene: Sce
 
 
 async def test_arrivals_see_no_burst_when_one_comes_goes_or_is_silent(scene: Scene) -> None:
-    arrivals = Arrivals()
+    arrivals = ModelArrivals()
 
     async def rate() -> float:
         scene.one.calls += 50
@@ -334,15 +334,15 @@ async def listening(
 @contextlib.asynccontextmanager
 async def asking(
     url: str, *found: str, trust: ssl.SSLContext | None = None
-) -> AsyncIterator[gateway.Gateway]:
+) -> AsyncIterator[gateway.GatewayClient]:
     """Who asks at a URL, whose name stands for these addresses."""
 
     async def resolve(host: str) -> Collection[str]:
         assert host == urlsplit(url).hostname
         return found
 
-    place = gateway.Place("http://127.0.0.1:1", "127.0.0.1:1", url)
-    one = gateway.Gateway(place, key=lambda: "", trust=trust, resolve=resolve)
+    place = gateway.GatewayAddress("http://127.0.0.1:1", "127.0.0.1:1", url)
+    one = gateway.GatewayClient(place, key=lambda: "", trust=trust, resolve=resolve)
     try:
         yield one
     finally:

@@ -10,8 +10,8 @@ import pytest
 from serve.control.decisions import SERVING, Decisions
 from serve.control.history import History, differences
 from serve.control.models import By, Written
-from serve.control.restoration import Restoring
-from serve.control.storage.store import Change, Store, etag
+from serve.control.restoration import RestoreCommands
+from serve.control.storage.store import Store, StoreEdit, etag
 from serve.core.errors import Invalid, LaterChanges, PreconditionFailed, UnknownRevision
 from serve.core.routes import Split
 
@@ -28,7 +28,7 @@ class Commands:
 
     async def set_route(self, name: str, split: Split, by: By) -> Written:
         body = {"split": {str(version): weight for version, weight in split.shares}}
-        change = Change("route", name, body, by.author, by.reason, by.if_match)
+        change = StoreEdit("route", name, body, by.author, by.reason, by.if_match)
         self.asked.append(("route", name, str(split), by))
         return Written(7, etag(await self._store.apply(change)))
 
@@ -61,7 +61,7 @@ class Scene:
         self.store.migrate()
         self.commands = Commands(self.store)
         self.decisions = Decisions()
-        restoring = Restoring(
+        restoring = RestoreCommands(
             self.commands,
             self.commands,
             decisions=lambda: self.decisions,
@@ -80,7 +80,7 @@ class Scene:
 
     async def set(self, kind: str, key: str, *bodies: Any) -> list[int]:
         """One change after the other; their numbers."""
-        made = [await self.store.apply(Change(kind, key, body, "ada")) for body in bodies]
+        made = [await self.store.apply(StoreEdit(kind, key, body, "ada")) for body in bodies]
         self.decisions = Decisions(await self.store.read())
         return made
 
@@ -238,7 +238,7 @@ def test_what_cannot_go_back_is_refused_with_the_reason(
 ) -> None:
     async def scenario() -> None:
         number, _ = [
-            await scene.store.apply(Change(kind, key, each, "ada")) for each in (body, {"x": 1})
+            await scene.store.apply(StoreEdit(kind, key, each, "ada")) for each in (body, {"x": 1})
         ]
         with pytest.raises(Invalid, match=why):
             await scene.history.restore(number, BY)

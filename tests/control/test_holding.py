@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve.control.fleet import Fleet
-from serve.control.holders import Holding
-from serve.control.observations import Choice, Observation
+from serve.control.holders import Holders
+from serve.control.observations import FlavourChoice, Observation
 
 NAMES, MODELS, POOLS = ("a", "b", "c", "d"), ("m", "n"), ("x", "y")
 
 
 def test_equal_sets_are_put_in_order_once() -> None:
-    holding = Holding()
+    holding = Holders()
     assert holding.ordered({"b", "a"}) == ("a", "b")
     assert holding.ordered({"b", "a"}) is holding.ordered({"a", "b"})
     for number in range(100):  # however many there are
@@ -103,7 +103,7 @@ def step(fleet: Fleet, plain: Plain, what: str, name: str, more: object = None) 
 
 
 def _change(fleet: Fleet, what: str, name: str) -> None:
-    nothing, some = Choice("", {}, {}), Choice("fp16", {}, {})
+    nothing, some = FlavourChoice("", {}, {}), FlavourChoice("fp16", {}, {})
     changes = {
         "lost": lambda: fleet.lost(name, "refused"),
         "remove": lambda: fleet.remove(name),

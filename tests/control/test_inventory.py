@@ -9,7 +9,7 @@ from builders import Clock, ControlPlane, replica, write_model
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
-from serve.control.storage.store import Entry
+from serve.control.storage.store import StoredEntry
 from serve.core.errors import TritonFailed
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
@@ -50,13 +50,13 @@ async def test_a_pool_wants_the_models_assigned_to_it_or_to_its_group(tmp_path: 
     write_model(plane.repository, "small")
     write_model(plane.repository, "big")
     bodies: dict[tuple[str, str], dict[str, str]] = {("model", "big"): {"pool": "a100"}}
-    plane.decisions = Decisions({key: Entry(body, 1) for key, body in bodies.items()})
+    plane.decisions = Decisions({key: StoredEntry(body, 1) for key, body in bodies.items()})
     await plane.inventory.scan()
     assert set(plane.inventory.for_pool("a100")) == {"big"}
     assert set(plane.inventory.for_pool("default")) == {"small"}
     for pool, group in (("a100", "g"), ("default", "g"), ("h100", "other")):
         bodies["pool", pool] = {"group": group}
-    plane.decisions = Decisions({key: Entry(body, 1) for key, body in bodies.items()})
+    plane.decisions = Decisions({key: StoredEntry(body, 1) for key, body in bodies.items()})
     await plane.inventory.scan()
     for pool in ("a100", "default"):
         assert set(plane.inventory.for_pool(pool)) == {"big", "small"}

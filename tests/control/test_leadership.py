@@ -10,7 +10,7 @@ from database import PostgresServer
 from ticking import Ticks
 
 from serve.control.storage.leadership import Leadership, leadership_of
-from serve.control.storage.limits import Limits
+from serve.control.storage.limits import StoreTimeouts
 from serve.core.errors import Unavailable
 from serve.processes import hold_lock
 
@@ -18,7 +18,7 @@ Where = Path | str
 
 
 def leader(where: Where, folder: Path, pause: Ticks | None = None) -> Leadership:
-    limits = Limits(connect=2, answer=0.4)
+    limits = StoreTimeouts(connect=2, answer=0.4)
     return leadership_of(where, folder / "leader", pause=pause or asyncio.sleep, limits=limits)
 
 

@@ -10,9 +10,9 @@ import pytest
 from builders import CONFIG, until, write_model
 
 from serve.control.decisions import LOGGING, SERVING, TRACE
-from serve.control.management import Management
+from serve.control.management import ManagementCommands
 from serve.control.models import By
-from serve.control.observations import Failure
+from serve.control.observations import LoadFailure
 from serve.control.reconciliation.keepers import Keepers
 from serve.core.errors import (
     DeadlineExceeded,
@@ -42,7 +42,7 @@ class Managed(Scene):
         self.settings: dict[tuple[str, str], Settings] = {}
         self.refused = ""
         self.triton.settings = self._settings  # type: ignore[attr-defined]
-        self.management = Management(
+        self.management = ManagementCommands(
             self.plane.store,
             self.plane.inventory,
             self.fleet,
@@ -63,7 +63,7 @@ class Managed(Scene):
         self.settings[kind, model] = held
         return held
 
-    def act(self, *commands: Callable[[Management], Awaitable[Any]]) -> list[Any]:
+    def act(self, *commands: Callable[[ManagementCommands], Awaitable[Any]]) -> list[Any]:
         """Do one after the other while the keeper runs; gives what each said or raised."""
 
         async def scenario() -> list[Any]:
@@ -84,15 +84,19 @@ class Managed(Scene):
         return asyncio.run(scenario())
 
 
-def load(name: str = "m", config: str | None = None) -> Callable[[Management], Awaitable[None]]:
+def load(
+    name: str = "m", config: str | None = None
+) -> Callable[[ManagementCommands], Awaitable[None]]:
     return lambda management: management.load(name, config, BY, PATIENCE)
 
 
-def unload(name: str = "m", **options: bool) -> Callable[[Management], Awaitable[None]]:
+def unload(name: str = "m", **options: bool) -> Callable[[ManagementCommands], Awaitable[None]]:
     return lambda management: management.unload(name, BY, PATIENCE, **options)
 
 
-def change(kind: str, model: str = "", **settings: Any) -> Callable[[Management], Awaitable[Any]]:
+def change(
+    kind: str, model: str = "", **settings: Any
+) -> Callable[[ManagementCommands], Awaitable[Any]]:
     return lambda management: management.change(kind, model, settings, BY, PATIENCE)
 
 
@@ -107,7 +111,7 @@ def test_an_unloaded_model_stays_unloaded_until_it_is_loaded(tmp_path: Path) -> 
     scene = Managed(tmp_path)
     write_model(scene.repository)
 
-    async def look(management: Management) -> tuple[object, ...]:
+    async def look(management: ManagementCommands) -> tuple[object, ...]:
         await scene.round()
         served = "m" in scene.plane.publisher.snapshot.models
         return dict(scene.triton.held), served, scene.plane.models.get("m").state
@@ -132,7 +136,7 @@ def test_a_configuration_stands_for_the_one_on_disk_until_the_next_plain_load(
     scene = Managed(tmp_path)
     write_model(scene.repository)
 
-    async def size(management: Management) -> int:
+    async def size(management: ManagementCommands) -> int:
         configuration = scene.plane.inventory.loadables["m"].configuration
         assert configuration is not None
         return int(configuration.message.max_batch_size)
@@ -144,7 +148,7 @@ def test_a_load_that_fails_says_why_and_a_failed_configuration_is_not_kept(tmp_p
     scene = Managed(tmp_path)
     write_model(scene.repository)
 
-    async def breaks(management: Management) -> None:
+    async def breaks(management: ManagementCommands) -> None:
         scene.triton.broken["m"] = TritonFailed("load failed for model 'm': no memory")
 
     first, second, _, third, fourth = scene.act(
@@ -193,11 +197,11 @@ def test_a_load_that_comes_while_another_runs_is_tried_by_itself(tmp_path: Path)
         await gone_on.wait()
         await loads(model, config)
 
-    async def second(management: Management) -> None:
+    async def second(management: ManagementCommands) -> None:
         scene.triton.load = slow  # type: ignore[method-assign]
         scene.keeper.load_again("m")
         await begun.wait()  # the first is on its way
-        scene.fleet.failures["a", "m"] = Failure("an old one", (), 1, math.inf)
+        scene.fleet.failures["a", "m"] = LoadFailure("an old one", (), 1, math.inf)
         loading = asyncio.create_task(management.load("m", OTHER, BY, PATIENCE))
         await until(lambda: not scene.fleet.failures)  # the second has been asked for
         scene.triton.load = fails  # type: ignore[method-assign]
@@ -242,7 +246,7 @@ def test_an_ensemble_brings_its_parts_and_takes_them_along_when_asked(tmp_path: 
     folder = write_model(scene.repository, "whole", 1)
     (folder / "config.pbtxt").write_text(config)
 
-    async def held(management: Management) -> list[str]:
+    async def held(management: ManagementCommands) -> list[str]:
         return sorted(scene.triton.held)
 
     whole = unload("whole", dependents=True)
@@ -255,7 +259,7 @@ def test_settings_are_made_on_every_replica_and_made_again_on_one_that_was_lost(
 ) -> None:
     scene = Managed(tmp_path)
 
-    async def restart(management: Management) -> object:
+    async def restart(management: ManagementCommands) -> object:
         scene.settings.clear()
         scene.triton.is_up = False
         await scene.round()
@@ -328,7 +332,7 @@ def test_what_takes_too_long_goes_on_and_says_so(tmp_path: Path) -> None:
     async def hang(model: str, config: str | None) -> None:
         await never.wait()
 
-    async def command(management: Management) -> None:
+    async def command(management: ManagementCommands) -> None:
         scene.triton.load = hang  # type: ignore[method-assign]
         await management.load("m", None, BY, 0.05)
 
@@ -341,7 +345,7 @@ def test_a_load_call_reads_the_folder_at_once(tmp_path: Path, kind: str) -> None
     scene = Managed(tmp_path)
     folder = write_model(scene.repository, "m", 1)
 
-    async def edit(management: Management) -> None:
+    async def edit(management: ManagementCommands) -> None:
         (folder / "3").mkdir()
         (folder / "config.pbtxt").write_text(CONFIG + kind)
 

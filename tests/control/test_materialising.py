@@ -10,7 +10,7 @@ from forking import status
 
 from serve.control.deliveries.repository import is_whole, present, sweep, take_away
 from serve.control.deliveries.version_folder import materialise
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Conflict, DigestMismatch, Invalid
 from serve.core.versions import Manifest
 from serve.processes.failpoints import STATUS
@@ -24,15 +24,15 @@ class Scene:
         self.shelf = Shelf(folder / "shelf")
         self.repository = folder / "repository"
 
-    def manifest(self, version: Version) -> Manifest:
+    def manifest(self, version: PublishedVersion) -> Manifest:
         return self.shelf.manifests[version.model, version.number]
 
-    def build(self, version: Version) -> None:
+    def build(self, version: PublishedVersion) -> None:
         asyncio.run(
             materialise(self.shelf, self.manifest(version), version.config, self.repository)
         )
 
-    def is_whole(self, version: Version) -> bool:
+    def is_whole(self, version: PublishedVersion) -> bool:
         return is_whole(self.manifest(version), version.config, self.repository)
 
 

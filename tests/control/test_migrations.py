@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from serve.control.storage.database import Database, open_database
 from serve.control.storage.schema import metadata, newest_schema, schema_of, upgrade
-from serve.control.storage.store import Change, Entry, Store
+from serve.control.storage.store import Store, StoredEntry, StoreEdit
 from serve.core.errors import CannotStart
 
 Where = Path | str
@@ -61,15 +61,17 @@ def test_what_was_in_the_first_schema_is_right_in_the_newest(
     with database.reading() as connection:
         assert schema_of(connection) == newest_schema()
     assert asyncio.run(store.read()) == {
-        ("label", "digits:stable"): Entry({"version": 1}, 2),
-        ("route", "digits"): Entry({"split": {"1": 60, "2": 40}}, 7),
+        ("label", "digits:stable"): StoredEntry({"version": 1}, 2),
+        ("route", "digits"): StoredEntry({"split": {"1": 60, "2": 40}}, 7),
     }
     rows = asyncio.run(store.history())
     assert [(row["id"], json.loads(row["after"])) for row in rows] == [
         (number, after) for number, *_, after in reversed(ROWS)
     ]
     assert asyncio.run(store.next_generation(0)) == 42
-    assert asyncio.run(store.apply(Change("route", "digits", None, "x" * 999, if_match='"7"'))) == 8
+    assert (
+        asyncio.run(store.apply(StoreEdit("route", "digits", None, "x" * 999, if_match='"7"'))) == 8
+    )
     store.close()
 
 

@@ -8,7 +8,7 @@ from builders import ControlPlane, replica, write_model
 
 from serve.control.inventory import Inventory
 from serve.control.models import By, Models
-from serve.control.observations import Failure
+from serve.control.observations import LoadFailure
 from serve.control.placement import Placement, Rules
 from serve.control.statuses import ModelStatus
 from serve.core.errors import (
@@ -183,7 +183,7 @@ async def test_the_state_of_a_model_sums_up_its_versions(
 ) -> None:
     one.fleet.saw("a", {"m": held})
     if failure:
-        one.fleet.failures["a", "m"] = Failure(failure, (), 1, 0.0)
+        one.fleet.failures["a", "m"] = LoadFailure(failure, (), 1, 0.0)
     await one.publisher.refresh()
     assert status(one).state == state
     assert list(status(one).problems) == ([failure] if failure else [])

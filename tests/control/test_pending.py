@@ -7,13 +7,13 @@ import pytest
 from control.publishing import ADA, Scene, files
 
 from serve.control.models import By
-from serve.control.observations import Failure
-from serve.control.publication.publications import Ask
+from serve.control.observations import LoadFailure
+from serve.control.publication.publications import PublicationRequest
 from serve.core.errors import InUse, PreconditionFailed, VersionNotReady
 from serve.core.routes import Split
 
 BOB = By("bob", "I decide")
-BOTH = Ask(labels=("stable", "new"), live=True)
+BOTH = PublicationRequest(labels=("stable", "new"), live=True)
 ALL_OF_1 = Split.of({1: 100})
 
 
@@ -40,7 +40,7 @@ async def test_labels_and_the_route_wait_until_the_version_is_ready(
 async def test_what_cannot_be_set_goes_on_waiting_and_says_why_once(scene: Scene) -> None:
     scene.ready.add(("m", 1))
     scene.refuses = VersionNotReady("m", 1, "it fell over")
-    await scene.publish("m", files(), Ask(labels=("new",)))
+    await scene.publish("m", files(), PublicationRequest(labels=("new",)))
     await scene.pending.round()
     waiting = scene.version()
     assert waiting.labels == ("new",) and "it fell over" in waiting.reason
@@ -54,9 +54,9 @@ async def test_what_cannot_be_set_goes_on_waiting_and_says_why_once(scene: Scene
 async def test_of_two_versions_that_wait_for_a_label_the_last_one_gets_it(scene: Scene) -> None:
     await scene.publish("m", files(b"one"), BOTH)
     await scene.publish("other", files(), BOTH)  # whose labels are others
-    await scene.publish("m", files(b"two"), Ask(labels=("new",)))
+    await scene.publish("m", files(b"two"), PublicationRequest(labels=("new",)))
     assert waits(scene) == (("stable",), True)
-    await scene.push("m", files(b"one"), Ask(labels=("new",)), By("bob"))
+    await scene.push("m", files(b"one"), PublicationRequest(labels=("new",)), By("bob"))
     assert (waits(scene), waits(scene, 2)) == ((("stable", "new"), True), ((), False))
     await scene.publications.amend("m", 2, tags=None, labels=["stable"], by=ADA)
     assert waits(scene) == (("new",), True)
@@ -66,7 +66,7 @@ async def test_of_two_versions_that_wait_for_a_label_the_last_one_gets_it(scene:
 # --- what people decide meanwhile ----------------------------------------------------------------
 
 
-async def two_of_which_one_is_ready(scene: Scene, ask: Ask) -> None:
+async def two_of_which_one_is_ready(scene: Scene, ask: PublicationRequest) -> None:
     """Version 1 serves; version 2 was pushed with `ask`, and no replica holds it yet."""
     await scene.publish("m", files(b"one"))
     await become_ready(scene, 1)
@@ -79,7 +79,7 @@ async def become_ready(scene: Scene, *numbers: int) -> None:
 
 
 async def test_what_is_decided_later_is_not_undone_by_a_version_that_waited(scene: Scene) -> None:
-    await two_of_which_one_is_ready(scene, Ask(labels=("new", "other"), live=True))
+    await two_of_which_one_is_ready(scene, PublicationRequest(labels=("new", "other"), live=True))
     await scene.plane.models.set_label("m", "new", 1, BOB)
     assert waits(scene, 2) == (("other",), True)
     await scene.plane.models.remove_label("m", "new", BOB)
@@ -89,7 +89,7 @@ async def test_what_is_decided_later_is_not_undone_by_a_version_that_waited(scen
 
 
 async def test_a_route_that_is_refused_leaves_what_waits_alone(scene: Scene) -> None:
-    await two_of_which_one_is_ready(scene, Ask(live=True))
+    await two_of_which_one_is_ready(scene, PublicationRequest(live=True))
     with pytest.raises(PreconditionFailed):
         await scene.plane.models.set_route("m", ALL_OF_1, By("bob", if_match='"12345"'))
     with pytest.raises(VersionNotReady):
@@ -98,14 +98,14 @@ async def test_a_route_that_is_refused_leaves_what_waits_alone(scene: Scene) -> 
 
 
 async def test_what_waits_is_given_up_even_if_the_record_changes_meanwhile(scene: Scene) -> None:
-    await two_of_which_one_is_ready(scene, Ask(live=True))
+    await two_of_which_one_is_ready(scene, PublicationRequest(live=True))
     amend = scene.publications.amend("m", 2, tags={"a": "b"}, labels=None, by=ADA)
     await asyncio.gather(scene.plane.models.set_route("m", ALL_OF_1, BOB), amend)
     assert (scene.version("m", 2).live, dict(scene.version("m", 2).tags)) == (False, {"a": "b"})
 
 
 async def test_a_version_is_not_retired_while_a_label_is_just_being_set_to_it(scene: Scene) -> None:
-    await two_of_which_one_is_ready(scene, Ask())
+    await two_of_which_one_is_ready(scene, PublicationRequest())
     await become_ready(scene, 1, 2)
     set_label = scene.plane.models.set_label("m", "new", 2, BOB)
     retire = scene.retention.retire("m", 2, ADA)
@@ -116,7 +116,7 @@ async def test_a_version_is_not_retired_while_a_label_is_just_being_set_to_it(sc
 
 async def test_a_route_is_not_set_to_a_version_that_is_just_being_retired(tmp_path: Path) -> None:
     scene = await Scene(tmp_path, serving_now=True).begin()
-    await two_of_which_one_is_ready(scene, Ask())
+    await two_of_which_one_is_ready(scene, PublicationRequest())
     await become_ready(scene, 1, 2)
     retire = scene.retention.retire("m", 2, ADA)
     set_route = scene.plane.models.set_route("m", Split.of({2: 100}), BOB)
@@ -151,7 +151,7 @@ async def test_after_a_restart_calls_stay_before_any_replica_was_looked_at(tmp_p
 async def test_a_version_that_replicas_cannot_load_gives_way_to_the_next(tmp_path: Path) -> None:
     scene = await Scene(tmp_path, serving_now=True).begin()
     await scene.publish("m", files(b"one"))
-    scene.plane.fleet.failures["a", "m"] = Failure("it is broken", (), 1, 0.0)
+    scene.plane.fleet.failures["a", "m"] = LoadFailure("it is broken", (), 1, 0.0)
     await scene.plane.publisher.refresh()
     await scene.publish("m", files(b"two"))
     assert scene.plane.decisions.split("m") is None

@@ -8,7 +8,7 @@ from builders import Clock
 
 from serve.control.decisions import Decisions
 from serve.control.placement import Placed, Placement, Rules, memory_of
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 from .versions_scene import decided, split, version
 
@@ -52,7 +52,13 @@ def versions(*given: int, **more: Any) -> list[Any]:
         (decided(*versions(1), version("m", 2, labels=("new",)), **ROUTE), {}, [1, 2]),
         (decided(*versions(1), version("m", 2, live=True), **ROUTE), {}, [1, 2]),
         (decided(*versions(1, 2, 3, 4), **ROUTE), {"keep_loaded": 2}, [1, 3, 4]),
-        (decided(*versions(1, state=State.RETIRED), *versions(2, state=State.FAILED)), {}, []),
+        (
+            decided(
+                *versions(1, state=VersionState.RETIRED), *versions(2, state=VersionState.FAILED)
+            ),
+            {},
+            [],
+        ),
         (decided(*versions(1), serving__m={"unloaded": True}), {}, []),
     ],
 )

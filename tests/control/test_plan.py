@@ -7,7 +7,7 @@ import pytest
 from serve.control.reconciliation.plan import Load, Step, Unload, held_of, plan
 from serve.control.registry import Loadable
 from serve.triton import config as triton_config
-from serve.triton.control import Entry
+from serve.triton.control import IndexEntry
 
 NOTHING: frozenset[str] = frozenset()
 
@@ -91,10 +91,10 @@ def test_ensembles_that_name_each_other_or_nobody_are_planned_all_the_same() -> 
 
 def test_only_ready_versions_are_held() -> None:
     index = [
-        Entry("m", 2, "READY", ""),
-        Entry("m", 1, "READY", ""),
-        Entry("m", 3, "LOADING", ""),
-        Entry("x", 1, "UNAVAILABLE", "unloaded"),
+        IndexEntry("m", 2, "READY", ""),
+        IndexEntry("m", 1, "READY", ""),
+        IndexEntry("m", 3, "LOADING", ""),
+        IndexEntry("x", 1, "UNAVAILABLE", "unloaded"),
     ]
     assert held_of(index) == MappingProxyType({"m": (1, 2)})
 

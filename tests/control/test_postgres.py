@@ -15,14 +15,14 @@ from relay import relay
 from ticking import Ticks
 
 from serve.control.storage.database import open_database
-from serve.control.storage.limits import LIMITS, Limits
-from serve.control.storage.store import TICK, Change, Store
+from serve.control.storage.limits import LIMITS, StoreTimeouts
+from serve.control.storage.store import TICK, Store, StoreEdit
 from serve.core.errors import CannotStart, ServegateError, Unavailable
 
-SHORT = Limits(connect=2, statement=0.3, answer=0.4)  # a connection cannot have less
+SHORT = StoreTimeouts(connect=2, statement=0.3, answer=0.4)  # a connection cannot have less
 FEW = 6.0  # seconds: these for an answer and a new connection, and some
 Open = Callable[..., Store]
-ROUTE = Change("route", "m", 1, "ada")
+ROUTE = StoreEdit("route", "m", 1, "ada")
 
 
 @pytest.fixture

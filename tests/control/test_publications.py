@@ -11,7 +11,7 @@ from control.publishing import ADA, CONFIG, SIGNATURE, Scene, files, sha256
 
 from serve.control.decisions import ROUTE
 from serve.control.models import By
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 from serve.control.publication.trials import NOT_TRIED
 from serve.core.errors import (
     Conflict,
@@ -22,9 +22,9 @@ from serve.core.errors import (
     TrialFailed,
     Unavailable,
 )
-from serve.core.versions import State
+from serve.core.versions import VersionState
 from serve.tensors.contracts import Case, write_contract
-from serve.tensors.signature import TensorSpec
+from serve.tensors.signature import ModelTensor
 from serve.triton import config as triton_config
 
 OTHER = CONFIG.replace("max_batch_size: 8", "max_batch_size: 16")
@@ -41,10 +41,10 @@ async def test_a_conversion_that_nothing_verified_is_a_finding_of_its_version(sc
 
 async def test_a_version_gets_the_next_number_and_is_published(scene: Scene) -> None:
     version, created = await scene.push("m", files(), by=By("ada", "a better model"))
-    assert (version.number, version.state, created) == (1, State.UPLOADED, True)
+    assert (version.number, version.state, created) == (1, VersionState.UPLOADED, True)
     await scene.pipeline.round()
     published = scene.version()
-    assert (published.state, published.reason) == (State.PUBLISHED, "")
+    assert (published.state, published.reason) == (VersionState.PUBLISHED, "")
     assert (published.physical, published.memory, published.findings) == ("m", 1000, ())
     assert set(published.times) == {"uploaded", "checked", "published"}
     manifest = await scene.storage.manifest("m", 1)
@@ -76,7 +76,7 @@ async def test_known_content_creates_no_second_version_unless_asked(scene: Scene
     renumbered = {path.replace("1/", "4/"): data for path, data in files().items()}
     assert (await scene.push("m", renumbered))[0].number == 1
     assert scene.uploads.all() == ()
-    again, created = await scene.push("m", files(), Ask(again=True))
+    again, created = await scene.push("m", files(), PublicationRequest(again=True))
     assert (again.number, created) == (2, True)
     other, created = await scene.push("n", files())
     assert (other.model, other.number, created) == ("n", 1, True)
@@ -84,7 +84,9 @@ async def test_known_content_creates_no_second_version_unless_asked(scene: Scene
 
 async def test_content_that_is_on_its_way_is_known_and_keeps_its_upload(scene: Scene) -> None:
     await scene.push("m", files())
-    version, created = await scene.push("m", files(), Ask(labels=("new",), live=True))
+    version, created = await scene.push(
+        "m", files(), PublicationRequest(labels=("new",), live=True)
+    )
     assert (version.number, created) == (1, False)
     assert (version.labels, version.live) == (("new",), True)
     await scene.pipeline.round()
@@ -109,7 +111,11 @@ async def test_two_control_planes_never_give_one_number_twice(tmp_path: Path) ->
 
 
 async def test_names_labels_and_tags_are_checked_before_a_number_is_given(scene: Scene) -> None:
-    for ask in (Ask(labels=("1",)), Ask(tags={"a b": "c"}), Ask(tags={"a": "c" * 2000})):
+    for ask in (
+        PublicationRequest(labels=("1",)),
+        PublicationRequest(tags={"a b": "c"}),
+        PublicationRequest(tags={"a": "c" * 2000}),
+    ):
         with pytest.raises(Invalid):
             await scene.push("m", files(), ask)
     assert scene.records.all() == ()
@@ -149,7 +155,7 @@ async def test_a_name_is_free_again_once_nothing_living_has_it(scene: Scene) -> 
 
 
 async def test_what_people_change_meanwhile_is_kept(scene: Scene) -> None:
-    version, _ = await scene.push("m", files(), Ask(tags={"a": "1", "b": "2"}))
+    version, _ = await scene.push("m", files(), PublicationRequest(tags={"a": "1", "b": "2"}))
     amended = await scene.publications.amend(
         "m", 1, tags={"a": "", "c": "3"}, labels=["new"], by=ADA
     )
@@ -161,13 +167,13 @@ async def test_what_people_change_meanwhile_is_kept(scene: Scene) -> None:
 
 
 async def test_a_version_has_no_more_tags_than_people_can_read(scene: Scene) -> None:
-    first = Ask(tags={f"a{number}": "x" for number in range(60)})
+    first = PublicationRequest(tags={f"a{number}": "x" for number in range(60)})
     await scene.push("m", files(), first)
     more = {f"b{number}": "x" for number in range(60)}
     with pytest.raises(Invalid, match="the limit is"):
         await scene.publications.amend("m", 1, tags=more, labels=None, by=ADA)
     with pytest.raises(Invalid, match="the limit is"):
-        await scene.push("m", files(), Ask(tags=more))
+        await scene.push("m", files(), PublicationRequest(tags=more))
 
 
 async def test_tags_are_set_only_on_the_record_that_was_read(scene: Scene) -> None:
@@ -211,10 +217,10 @@ async def test_publishing_leaves_the_calls_where_they_are(scene: Scene) -> None:
 
 
 async def test_every_finding_is_told_at_once(scene: Scene) -> None:
-    scene.signature = replace(SIGNATURE, outputs=(TensorSpec("z", "FP32", (-1, 2)),))
+    scene.signature = replace(SIGNATURE, outputs=(ModelTensor("z", "FP32", (-1, 2)),))
     bad = files() | {"model_card.json": b"[1]", "contract/contract.json": b"{"}
     version = await scene.publish("m", bad)
-    assert version.state is State.FAILED
+    assert version.state is VersionState.FAILED
     assert "failed its checks" in version.reason
     told = "\n".join(version.findings)
     assert "'z'" in told or "'y'" in told
@@ -242,10 +248,10 @@ async def test_what_cannot_be_read_brings_code_or_names_files_outside_is_never_l
         wrong.append((files(config=f"{CONFIG}\n{text}"), reason))
     for upload, reason in wrong:
         version = await scene.publish("m", upload)
-        assert version.state is State.FAILED and reason in version.reason
+        assert version.state is VersionState.FAILED and reason in version.reason
     scene.signature = Invalid("model.onnx is no ONNX file")
     version = await scene.publish("m", files())
-    assert version.state is State.FAILED and "model.onnx is no ONNX file" in version.reason
+    assert version.state is VersionState.FAILED and "model.onnx is no ONNX file" in version.reason
     assert scene.quarantine.orders == []
     (tmp_path / "allowing").mkdir()
     allowing = await Scene(tmp_path / "allowing", allow_code=True).begin()
@@ -254,12 +260,12 @@ async def test_what_cannot_be_read_brings_code_or_names_files_outside_is_never_l
 
 async def test_without_a_configuration_one_is_written_from_the_model_file(scene: Scene) -> None:
     version = await scene.publish("m", files(config=""))
-    assert version.state is State.PUBLISHED, version.reason
+    assert version.state is VersionState.PUBLISHED, version.reason
     message = triton_config.parse(version.config).message
     assert [one.name for one in message.input] == ["x"] and message.backend == "onnxruntime"
     scene.signature = replace(SIGNATURE, format="plan")
     bare = await scene.publish("n", {"1/model.plan": b"plan"})
-    assert bare.state is State.FAILED and "config.pbtxt is missing" in bare.reason
+    assert bare.state is VersionState.FAILED and "config.pbtxt is missing" in bare.reason
 
 
 async def test_labels_preprocessing_and_card_are_read_into_the_record(scene: Scene) -> None:
@@ -270,7 +276,7 @@ async def test_labels_preprocessing_and_card_are_read_into_the_record(scene: Sce
         "model_card.json": b'{"summary": "s"}',
     }
     version = await scene.publish("m", files(config=config) | more)
-    assert version.state is State.PUBLISHED, version.reason
+    assert version.state is VersionState.PUBLISHED, version.reason
     assert dict(version.output_labels) == {"y": ("cat", "dog")}
     assert (dict(version.preprocessing), dict(version.card)) == ({"a": 1}, {"summary": "s"})
     assert scene.quarantine.trees == [["m/1/model.onnx", "m/config.pbtxt", "m/labels.txt"]]
@@ -279,13 +285,16 @@ async def test_labels_preprocessing_and_card_are_read_into_the_record(scene: Sce
 async def test_a_failed_trial_and_a_fault_of_our_own_fail_the_version_alone(scene: Scene) -> None:
     scene.quarantine.fails = TrialFailed("it was still loading after 300 s")
     version = await scene.publish("m", files())
-    assert (version.state, version.reason) == (State.FAILED, "it was still loading after 300 s")
+    assert (version.state, version.reason) == (
+        VersionState.FAILED,
+        "it was still loading after 300 s",
+    )
     assert [one async for one in scene.storage.manifests()] == []
     with pytest.raises(Conflict):  # no label waits for it
         await scene.publications.amend("m", 1, tags=None, labels=["new"], by=ADA)
     scene.quarantine.fails = ZeroDivisionError()
     failed = await scene.publish("m", files())
-    assert failed.state is State.FAILED and failed.reason.startswith("an error in Servegate")
+    assert failed.state is VersionState.FAILED and failed.reason.startswith("an error in Servegate")
     scene.quarantine.fails = None
     assert (await scene.publish("m", files())).number == 3
 
@@ -297,7 +306,7 @@ async def test_a_wrong_answer_in_quarantine_fails_the_version(scene: Scene) -> N
     assert good.is_published and good.has_contract, good.reason
     scene.wrong = "output 'y'[0] is 1, expected 0"
     bad = await scene.publish("m", files(b"bad") | contract)
-    assert bad.state is State.FAILED and "output 'y'[0] is 1, expected 0" in bad.reason
+    assert bad.state is VersionState.FAILED and "output 'y'[0] is 1, expected 0" in bad.reason
 
 
 async def test_without_a_triton_for_quarantine_the_findings_say_so(tmp_path: Path) -> None:
@@ -317,7 +326,7 @@ async def test_failing_surroundings_are_waited_for(
     for pause in (1.0, 2.0, 4.0):
         await scene.pipeline.round()
         waiting = scene.version()
-        assert waiting.state in (State.UPLOADED, State.CHECKED)
+        assert waiting.state in (VersionState.UPLOADED, VersionState.CHECKED)
         assert str(error) in waiting.reason
         attempts = len(scene.quarantine.orders)
         await scene.pipeline.round()  # nothing happens before the pause is over
@@ -325,7 +334,7 @@ async def test_failing_surroundings_are_waited_for(
         scene.clock.now += pause
     scene.failing.errors.clear()
     await scene.pipeline.round()
-    assert (scene.version().state, scene.version().reason) == (State.PUBLISHED, "")
+    assert (scene.version().state, scene.version().reason) == (VersionState.PUBLISHED, "")
 
 
 async def test_one_version_that_waits_does_not_hold_up_another(scene: Scene) -> None:
@@ -338,7 +347,7 @@ async def test_one_version_that_waits_does_not_hold_up_another(scene: Scene) -> 
     await scene.uploads.forget(gone.upload)  # its upload is gone
     await scene.pipeline.round()
     failed = scene.version("o")
-    assert failed.state is State.FAILED and "no upload" in failed.reason
+    assert failed.state is VersionState.FAILED and "no upload" in failed.reason
 
 
 async def test_findings_and_reasons_are_no_longer_than_people_can_read(scene: Scene) -> None:
@@ -349,7 +358,7 @@ async def test_findings_and_reasons_are_no_longer_than_people_can_read(scene: Sc
     assert version.findings[-1] == "and 4900 more"
     broken = CONFIG + "version_policy { specific { versions: " + "9" * 500_000 + " } }"
     version = await scene.publish("m", files(config=broken))
-    assert version.state is State.FAILED and len(version.reason) < 30_000
+    assert version.state is VersionState.FAILED and len(version.reason) < 30_000
 
 
 async def test_the_longest_name_leaves_no_room_for_a_second_configuration(scene: Scene) -> None:
@@ -357,5 +366,5 @@ async def test_the_longest_name_leaves_no_room_for_a_second_configuration(scene:
     await scene.publish(longest, files())
     other = CONFIG.replace("max_batch_size: 8", "max_batch_size: 4")
     version = await scene.publish(longest, files(config=other))
-    assert (version.number, version.state) == (2, State.FAILED)
+    assert (version.number, version.state) == (2, VersionState.FAILED)
     assert "longer than 255 characters" in version.reason

@@ -10,14 +10,14 @@ from control.crashing import publish
 from control.publishing import Scene, files
 from forking import status
 
-from serve.core.versions import State
+from serve.core.versions import VersionState
 from serve.processes.failpoints import POINTS, STATUS
 
 MINE = ("commit.", "check.", "quarantine.", "manifest.", "publish.", "upload.forgotten", "label.")
 UNPUBLISHED = {
-    "check.passed": State.UPLOADED,
-    "quarantine.started": State.CHECKED,
-    "manifest.written": State.CHECKED,
+    "check.passed": VersionState.UPLOADED,
+    "quarantine.started": VersionState.CHECKED,
+    "manifest.written": VersionState.CHECKED,
 }
 
 
@@ -34,7 +34,7 @@ async def test_after_a_crash_the_version_is_published_once_and_whole(
     await scene.pipeline.round()
     await scene.pending.round()
     (version,) = scene.records.all()
-    assert (version.state, version.number) == (State.PUBLISHED, 1), version.reason
+    assert (version.state, version.number) == (VersionState.PUBLISHED, 1), version.reason
     manifest = await scene.storage.manifest("m", 1)
     for file in manifest.files:
         assert await scene.storage.has(file.sha256, file.size)

@@ -9,14 +9,14 @@ from builders import write_model
 from control.publishing import Scene, play
 from triton.onnx_models import config, node, onnx_file, tensor
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.decisions import Decisions
 from serve.control.placement import pinned_parts
 from serve.control.reconciliation.contracts import Contracts
 from serve.conversion.model_reader import read_model
-from serve.core.versions import State
+from serve.core.versions import VersionState
 from serve.tensors.contracts import Case, write_contract
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.quarantine import Quarantine
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
@@ -49,11 +49,11 @@ def contract(taken: str, given: str, expected: np.ndarray) -> dict[str, bytes]:
 
 def scene(folder: Path) -> Scene:
     quarantine = Quarantine(
-        Installation.find(Facts.here()),
+        Installation.find(MachineFacts.here()),
         state=folder / "quarantine",
         logger=logging.Logger("servegate.quarantine"),
     )
-    storage = Storage.of(str(folder / "storage"))
+    storage = ArtifactStorage.of(str(folder / "storage"))
     judge = Contracts(storage, decisions=Decisions).judge
     return Scene(folder, quarantine=quarantine, read_model=read_model, judge=judge)
 
@@ -76,7 +76,7 @@ def test_versions_and_an_ensemble_of_them_pass_a_real_quarantine(tmp_path: Path)
         assert outer.is_published, outer.reason
         assert pinned_parts(outer) == (("m", 1), ("m", 2), ("plain", 1))
         wrong = await one.publish("e", ensemble | contract("a", "d", ONE))
-        assert wrong.state is State.FAILED and "output 'd'" in wrong.reason, wrong.reason
+        assert wrong.state is VersionState.FAILED and "output 'd'" in wrong.reason, wrong.reason
         assert not (one.plane.repository / "plain" / "1" / "__pycache__").exists()
 
     play(one, run)
@@ -87,7 +87,7 @@ def test_a_file_that_is_no_model_fails_before_any_triton_sees_it(tmp_path: Path)
 
     async def run() -> None:
         version = await one.publish("m", {"config.pbtxt": CONFIG.encode(), "1/model.onnx": b"no"})
-        assert version.state is State.FAILED and "model.onnx" in version.reason
+        assert version.state is VersionState.FAILED and "model.onnx" in version.reason
         assert str(tmp_path) not in version.reason
 
     play(one, run)

@@ -10,10 +10,10 @@ from builders import replica, until
 from serve.control.fleet import LOADING
 from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.reconciliation.loader import FIRST_RETRY, HUNG
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid, TritonFailed, Unavailable
 from serve.core.replicas import Replica
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 from .keeping import FakeProof, Scene, nothing
 from .test_reconciler_published import Registry, scene_with, targets
@@ -27,7 +27,7 @@ class BrokenProof(FakeProof):
         super().__init__()
         self.why = why
 
-    async def verify(self, replica: Replica, version: Version) -> str:
+    async def verify(self, replica: Replica, version: PublishedVersion) -> str:
         if version.model in self.why:
             raise self.why[version.model]
         return await super().verify(replica, version)
@@ -54,7 +54,10 @@ def test_a_contract_that_cannot_be_read_is_a_failure_of_its_version(tmp_path: Pa
     assert scene.play() == ["load a", "load b"]
     assert set(targets(scene, "b")) == {1}
     status = scene.plane.models.version("a", 1)
-    assert (status.state, "its contract cannot be run" in status.reason) == (State.FAILED, True)
+    assert (status.state, "its contract cannot be run" in status.reason) == (
+        VersionState.FAILED,
+        True,
+    )
 
 
 def test_what_goes_on_answering_wrongly_is_loaded_anew_ever_more_rarely(tmp_path: Path) -> None:
@@ -93,14 +96,18 @@ def test_a_refused_unload_is_asked_again(tmp_path: Path) -> None:
         await unload(model)
 
     scene.triton.unload = reluctant  # type: ignore[method-assign]
-    scene.play(lambda: Registry(scene).publish(version("m", 1, state=State.RETIRED)), nothing)
+    scene.play(
+        lambda: Registry(scene).publish(version("m", 1, state=VersionState.RETIRED)), nothing
+    )
     assert scene.triton.held == {}
 
 
 def test_what_has_to_go_goes_first_since_it_may_make_the_room(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("z", 1))
     asked = scene.play(
-        lambda: Registry(scene).publish(version("z", 1, state=State.RETIRED), version("a", 1))
+        lambda: Registry(scene).publish(
+            version("z", 1, state=VersionState.RETIRED), version("a", 1)
+        )
     )
     assert asked == ["load z", "unload z", "load a"]
 
@@ -109,7 +116,7 @@ def test_what_has_to_go_goes_although_the_replica_may_not_load(tmp_path: Path) -
     scene = scene_with(tmp_path, version("m", 1), version("old", 1))
     scene.play()
     scene.steer(Steering(scene.fleet, scene.plane.publisher, min_available=0.5, refuse=True))
-    gone = version("old", 1, state=State.RETIRED)
+    gone = version("old", 1, state=VersionState.RETIRED)
     scene.play(lambda: Registry(scene).publish(version("m", 1), version("m", 2), gone))
     assert scene.triton.held == {"m": {1}}
     assert "cannot be taken out of rotation" in scene.plane.models.version("m", 2).reason
@@ -170,7 +177,7 @@ def test_files_of_what_was_refused_and_is_not_wanted_any_more_are_let_go(tmp_pat
     scene.triton.broken["m"] = TritonFailed("no memory")
     scene.play()
     assert scene.fleet.barred.because_of(LOADING) == {("m", 1)}
-    scene.play(lambda: Registry(scene).publish(version("m", 1, state=State.RETIRED)))
+    scene.play(lambda: Registry(scene).publish(version("m", 1, state=VersionState.RETIRED)))
     assert scene.fleet.barred.because_of(LOADING) == frozenset()
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from builders import write_model
 
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import TritonFailed
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 from .keeping import Scene, nothing
 from .versions_scene import decided, split, version
@@ -22,14 +22,14 @@ class Registry:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
 
-    def publish(self, *versions: Version, delivered: bool = True, **other: Any) -> None:
+    def publish(self, *versions: PublishedVersion, delivered: bool = True, **other: Any) -> None:
         self.scene.plane.decisions = decided(*versions, **other)
         if delivered:
             self.scene.delivery.there |= {(one.physical, one.number) for one in versions}
 
 
 def scene_with(
-    folder: Path, *versions: Version, others: tuple[str, ...] = (), **other: Any
+    folder: Path, *versions: PublishedVersion, others: tuple[str, ...] = (), **other: Any
 ) -> Scene:
     scene = Scene(folder, *others)
     Registry(scene).publish(*versions, **other)
@@ -89,7 +89,7 @@ def test_a_version_that_answers_wrongly_gets_no_calls_and_is_tried_again(tmp_pat
     assert (set(targets(scene)), scene.triton.asked) == ({1}, ["load m"])
     status = scene.plane.models.version("m", 2)
     assert (status.state, status.reason) == (
-        State.FAILED,
+        VersionState.FAILED,
         "version 2 returns wrong outputs: output 'y' is off",
     )
     scene.proof.wrong = {}
@@ -134,20 +134,22 @@ def after(tmp_path: Path, **changes: Any) -> Scene:
 
 
 def test_a_version_that_is_retired_is_unloaded_and_the_others_stay(tmp_path: Path) -> None:
-    assert after(tmp_path, state=State.RETIRED).triton.held == {"m": {2}}
+    assert after(tmp_path, state=VersionState.RETIRED).triton.held == {"m": {2}}
 
 
 def test_the_last_version_under_a_name_goes_with_an_unload(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1))
     registry = Registry(scene)
-    asked = scene.play(lambda: registry.publish(version("m", 1, state=State.RETIRED)), nothing)
+    asked = scene.play(
+        lambda: registry.publish(version("m", 1, state=VersionState.RETIRED)), nothing
+    )
     assert asked == ["load m", "unload m"]
     assert targets(scene) == {}
 
 
 @pytest.mark.parametrize("others", [(), (version("m", 2),)], ids=["unload", "load"])
 def test_what_is_wanted_again_while_it_goes_gets_calls_only_once_it_is_back(
-    tmp_path: Path, others: tuple[Version, ...]
+    tmp_path: Path, others: tuple[PublishedVersion, ...]
 ) -> None:
     """Triton still lists what it is unloading; a call that came there would be refused."""
     scene = scene_with(tmp_path, version("m", 1), *others)
@@ -164,7 +166,7 @@ def test_what_is_wanted_again_while_it_goes_gets_calls_only_once_it_is_back(
 
     async def scenario() -> None:
         await scene.round()
-        registry.publish(version("m", 1, state=State.RETIRED), *others)
+        registry.publish(version("m", 1, state=VersionState.RETIRED), *others)
         setattr(scene.triton, "load" if others else "unload", changing)
         await scene.round()
         setattr(scene.triton, "load" if others else "unload", change)
@@ -186,7 +188,7 @@ def test_what_is_wanted_again_before_it_goes_stays(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         await scene.round()
-        registry.publish(version("m", 1, state=State.RETIRED))
+        registry.publish(version("m", 1, state=VersionState.RETIRED))
         scene.plane.publisher.in_force = restored  # type: ignore[method-assign]
         await scene.round()
 
@@ -205,7 +207,7 @@ def test_what_cannot_be_unloaded_and_is_wanted_again_gets_calls_again(tmp_path: 
 
     async def scenario() -> None:
         await scene.round()
-        registry.publish(version("m", 1, state=State.RETIRED))
+        registry.publish(version("m", 1, state=VersionState.RETIRED))
         scene.triton.unload = refused  # type: ignore[method-assign]
         await scene.round()
 
@@ -224,7 +226,7 @@ def test_a_failed_load_leaves_what_was_loaded_and_says_why(tmp_path: Path) -> No
     scene.play(second, nothing)
     assert targets(scene) == {1: ("m", ("a",))}
     assert scene.plane.models.version("m", 2).reason == "no memory"
-    assert scene.plane.models.version("m", 1).state == State.READY
+    assert scene.plane.models.version("m", 1).state == VersionState.READY
 
 
 def test_what_was_held_when_control_started_is_called_without_being_loaded(tmp_path: Path) -> None:
@@ -267,7 +269,9 @@ def test_a_name_in_both_repositories_is_told(tmp_path: Path) -> None:
 def test_a_version_on_its_way_is_shown_before_anything_of_the_model_is_there(
     tmp_path: Path,
 ) -> None:
-    scene = scene_with(tmp_path, version("m", 1, state=State.UPLOADED, physical="", config=""))
+    scene = scene_with(
+        tmp_path, version("m", 1, state=VersionState.UPLOADED, physical="", config="")
+    )
     scene.play()
     status = scene.plane.models.get("m")
     assert ([one.state for one in status.versions], status.state) == (["uploaded"], "loading")

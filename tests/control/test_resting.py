@@ -7,7 +7,7 @@ import pytest
 from builders import ControlPlane, replica, write_model
 
 from serve.control.models import By
-from serve.control.observations import Failure
+from serve.control.observations import LoadFailure
 from serve.control.reconciliation.idle_rounds import REPEATED, Resting
 from serve.control.reconciliation.looks import PER_SECOND, Looks
 
@@ -93,7 +93,7 @@ async def test_a_replica_with_something_to_do_does_not_rest(tmp_path: Path) -> N
     assert repr(resting) == "<Resting a yes>"
     resting.end()
     assert not resting.holds(plane.fleet.observations["a"])
-    plane.fleet.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
+    plane.fleet.failures["a", "m"] = LoadFailure("bad file", (), 1, 0.0)
     resting.begin()
     assert not resting.holds(plane.fleet.observations["a"])
     plane.fleet.failures.clear()

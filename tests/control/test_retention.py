@@ -10,7 +10,7 @@ from control.publishing import ADA, Scene, files, sha256
 from serve.control.decisions import LABEL, ROUTE
 from serve.control.models import By
 from serve.control.publication.garbage import Garbage
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 from serve.core.errors import (
     Conflict,
     InUse,
@@ -19,7 +19,7 @@ from serve.core.errors import (
     UnknownModel,
     UnknownVersion,
 )
-from serve.core.versions import File, State
+from serve.core.versions import VersionFile, VersionState
 
 HOUR = 3600.0
 
@@ -61,10 +61,10 @@ async def test_a_version_is_retired_and_restored_as_it_was(scene: Scene) -> None
     await publish(scene, b"one")
     before = scene.version()
     retired = await scene.retention.retire("m", 1, By("bob", "it is old"))
-    assert (retired.state, retired.reason) == (State.RETIRED, "it is old")
+    assert (retired.state, retired.reason) == (VersionState.RETIRED, "it is old")
     assert await scene.retention.retire("m", 1, ADA) == retired  # again is no mistake
     restored = await scene.retention.restore("m", 1, ADA)
-    assert (restored.state, restored.reason) == (State.PUBLISHED, "")
+    assert (restored.state, restored.reason) == (VersionState.PUBLISHED, "")
     assert (restored.physical, restored.config) == (before.physical, before.config)
     assert await scene.retention.restore("m", 1, ADA) == restored
 
@@ -73,7 +73,7 @@ async def test_nothing_that_is_referred_to_is_retired(scene: Scene) -> None:
     await publish(scene, b"one", b"two", b"three")
     await scene.records.set(ROUTE, "m", {"split": {"1": 100, "2": 0}}, ADA)
     await scene.records.set(LABEL, "m:stable", {"version": 2}, ADA)
-    await scene.publish("m", files(b"three"), Ask(labels=("new",), live=True))
+    await scene.publish("m", files(b"three"), PublicationRequest(labels=("new",), live=True))
     for number, why in (
         (1, "used by the route"),
         (2, "used by the route, label 'stable'"),
@@ -100,7 +100,7 @@ async def test_a_removed_version_leaves_its_number_and_nothing_else(scene: Scene
         await scene.retention.remove("m", 1, ADA)
     await retire(scene, 1)
     removed = await scene.retention.remove("m", 1, ADA)
-    assert removed.state is State.REMOVED
+    assert removed.state is VersionState.REMOVED
     assert await scene.retention.remove("m", 1, ADA) == removed
     assert await manifests(scene) == []
     with pytest.raises(Conflict, match="its state is 'removed'"):
@@ -138,7 +138,9 @@ async def test_old_retired_and_failed_versions_go_with_what_only_they_need(scene
     assert set(names(found, "blob")) == gone and not gone & await blobs(scene)
     assert await manifests(scene) == [("m", 3), ("m", 4)]
     states = [version.state for version in scene.records.of("m")]
-    assert states == [State.REMOVED] * 2 + [State.PUBLISHED] * 2 + [State.FAILED]
+    assert states == [VersionState.REMOVED] * 2 + [VersionState.PUBLISHED] * 2 + [
+        VersionState.FAILED
+    ]
     found = await collect(scene, keep=0)
     assert names(found, "version") == ["m version 5"]
     assert await collect(scene, keep=0) == ()
@@ -177,7 +179,7 @@ async def test_what_is_restored_meanwhile_is_not_collected(tmp_path: Path) -> No
 async def test_young_blobs_and_those_of_uploads_are_kept(scene: Scene) -> None:
     size, young = await scene.storage.add_bytes(b"nothing needs it")
     assert await collect(scene, grace=4e9) == ()
-    upload = await scene.uploads.begin("m", [File("1/a", size, young)], "ada")
+    upload = await scene.uploads.begin("m", [VersionFile("1/a", size, young)], "ada")
     assert await collect(scene) == ()
     await scene.uploads.forget(upload.id)
     assert names(await collect(scene, grace=HOUR), "blob") == [young]
@@ -186,7 +188,7 @@ async def test_young_blobs_and_those_of_uploads_are_kept(scene: Scene) -> None:
 async def test_versions_on_their_way_keep_everything(scene: Scene) -> None:
     scene.failing.errors["put_manifest"] = OSError("not now")
     await publish(scene, b"one")
-    assert scene.version().state is State.CHECKED
+    assert scene.version().state is VersionState.CHECKED
     assert await collect(scene) == ()
     scene.failing.errors.clear()
     scene.clock.now += HOUR
@@ -231,7 +233,7 @@ async def test_collecting_and_publishing_at_once_lose_nothing(scene: Scene) -> N
     scene.wall.now = 4e9
     for number in range(1, 6):
         content = f"content {number % 2}".encode()  # what was garbage before is pushed again
-        version, _ = await scene.push("m", files(content), Ask(again=True))
+        version, _ = await scene.push("m", files(content), PublicationRequest(again=True))
         await asyncio.gather(scene.pipeline.round(), collect(scene))
         manifest = await scene.storage.manifest("m", version.number)
         for file in manifest.files:

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.shelves import Shelf
+from serve.control.shelves import StorageShelf
 from serve.core.errors import NotFound
 
 
-def shelf_in(folder: Path) -> Shelf:
-    return Shelf(FolderObjects(folder), "things", kept=3)
+def shelf_in(folder: Path) -> StorageShelf:
+    return StorageShelf(FolderObjects(folder), "things", kept=3)
 
 
-async def add(shelf: Shelf, *names: str) -> None:
+async def add(shelf: StorageShelf, *names: str) -> None:
     for name in names:
         await shelf.put(name, "part", name.encode())
         await shelf.show(name, {"called": name})

@@ -8,10 +8,10 @@ from builders import Clock, replica, target
 
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
-from serve.control.observations import Failure
+from serve.control.observations import LoadFailure
 from serve.control.registry import Loadable, Model
 from serve.control.snapshots import compile_models
-from serve.control.storage.store import Entry
+from serve.control.storage.store import StoredEntry
 from serve.core.replicas import Replica
 from serve.core.snapshot import ModelView
 from serve.triton import config as triton_config
@@ -34,7 +34,7 @@ def fleet(*replicas: Replica, **held: tuple[int, ...]) -> Fleet:
 
 def compiled(one: Model, held: Fleet, *may_sleep: str, **decided: Any) -> ModelView:
     """The view of one model, where the pools that are named may have no replica."""
-    entries = {tuple(key.split("__")): Entry(body, 1) for key, body in decided.items()}
+    entries = {tuple(key.split("__")): StoredEntry(body, 1) for key, body in decided.items()}
     decisions = Decisions(MappingProxyType(entries))  # type: ignore[arg-type]
     return compile_models({one.name: one}, decisions, held, may_sleep.__contains__)[one.name]
 
@@ -58,7 +58,7 @@ def test_a_model_that_nobody_holds_has_no_targets_and_one_that_cannot_be_read_is
     held = fleet(a=())
     made = compiled(model(1), held)
     assert (made.targets, made.split, made.failed) == ({}, None, False)
-    held.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
+    held.failures["a", "m"] = LoadFailure("bad file", (), 1, 0.0)
     assert compiled(model(1), held).failed
     assert compile_models({"m": model(problem="line 2")}, Decisions(), fleet(a=(1,))) == {}
 
@@ -140,7 +140,7 @@ def test_a_model_is_asleep_until_its_first_replica_has_all_that_it_can_have() ->
     waking.saw("a", {"m": (1,)})
     half = compiled(one, waking, "default")
     assert (half.asleep, half.targets, str(half.split)) == (True, {1: target(1, "a")}, "2=100")
-    waking.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
+    waking.failures["a", "m"] = LoadFailure("bad file", (), 1, 0.0)
     made = compiled(one, waking, "default")
     assert (made.asleep, made.failed) == (False, True)
     waking.failures.clear()

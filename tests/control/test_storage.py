@@ -8,7 +8,7 @@ import pytest
 from control.storage_scene import DATA, collected, digest, file, listed, manifest, written
 from object_store import ObjectStore
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.core.errors import (
     CannotStart,
     Conflict,
@@ -22,14 +22,14 @@ LARGE = bytes(range(251)) * 80_000  # 20 MB: several ranges, several parts
 
 
 @pytest.fixture(params=["folder", "s3"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStorage:
     if request.param == "folder":
-        return Storage.of(str(tmp_path / "storage"))
+        return ArtifactStorage.of(str(tmp_path / "storage"))
     running: ObjectStore = request.getfixturevalue("s3")
-    return Storage.of(running.bucket("some/prefix"), **running.config)
+    return ArtifactStorage.of(running.bucket("some/prefix"), **running.config)
 
 
-def test_a_file_is_kept_and_moved_away(storage: Storage, tmp_path: Path) -> None:
+def test_a_file_is_kept_and_moved_away(storage: ArtifactStorage, tmp_path: Path) -> None:
     async def scenario() -> None:
         path, one = written(tmp_path / "staged"), file()
         assert not await storage.has(one.sha256, one.size)
@@ -42,7 +42,7 @@ def test_a_file_is_kept_and_moved_away(storage: Storage, tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
-def test_the_same_file_again_is_no_error(storage: Storage, tmp_path: Path) -> None:
+def test_the_same_file_again_is_no_error(storage: ArtifactStorage, tmp_path: Path) -> None:
     async def scenario() -> None:
         for name in ("one", "two"):
             await storage.add_file(written(tmp_path / name), file())
@@ -51,14 +51,16 @@ def test_the_same_file_again_is_no_error(storage: Storage, tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_a_file_of_another_size_than_said_is_refused(storage: Storage, tmp_path: Path) -> None:
+def test_a_file_of_another_size_than_said_is_refused(
+    storage: ArtifactStorage, tmp_path: Path
+) -> None:
     path = written(tmp_path / "staged", b"short")
     with pytest.raises(DigestMismatch):
         asyncio.run(storage.add_file(path, file()))
     assert path.exists()
 
 
-def test_bytes_are_kept_under_their_digest(storage: Storage) -> None:
+def test_bytes_are_kept_under_their_digest(storage: ArtifactStorage) -> None:
     async def scenario() -> None:
         assert await storage.add_bytes(b"text") == (4, digest(b"text"))
         assert await storage.add_bytes(b"text") == (4, digest(b"text"))
@@ -69,7 +71,7 @@ def test_bytes_are_kept_under_their_digest(storage: Storage) -> None:
     asyncio.run(scenario())
 
 
-def test_more_than_a_reader_can_hold_is_refused(storage: Storage) -> None:
+def test_more_than_a_reader_can_hold_is_refused(storage: ArtifactStorage) -> None:
     async def scenario() -> None:
         await storage.add_bytes(b"text")
         with pytest.raises(Invalid):
@@ -78,7 +80,7 @@ def test_more_than_a_reader_can_hold_is_refused(storage: Storage) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_not_there_is_not_found(storage: Storage, tmp_path: Path) -> None:
+def test_what_is_not_there_is_not_found(storage: ArtifactStorage, tmp_path: Path) -> None:
     async def scenario() -> None:
         with pytest.raises(NotFound):
             await storage.read(digest(b"nothing"), most=10)
@@ -93,7 +95,7 @@ def test_what_is_not_there_is_not_found(storage: Storage, tmp_path: Path) -> Non
     asyncio.run(scenario())
 
 
-def test_a_large_blob_streams_from_any_byte_on(storage: Storage, tmp_path: Path) -> None:
+def test_a_large_blob_streams_from_any_byte_on(storage: ArtifactStorage, tmp_path: Path) -> None:
     async def scenario() -> None:
         one = file(LARGE)
         await storage.add_file(written(tmp_path / "staged", LARGE), one)
@@ -105,7 +107,7 @@ def test_a_large_blob_streams_from_any_byte_on(storage: Storage, tmp_path: Path)
 
 
 def test_a_blob_is_fetched_over_what_was_there_and_leaves_no_draft(
-    storage: Storage, tmp_path: Path
+    storage: ArtifactStorage, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
         folder = tmp_path / "folder"
@@ -124,7 +126,7 @@ def test_a_blob_is_fetched_over_what_was_there_and_leaves_no_draft(
 
 
 def test_a_blob_that_has_not_the_size_it_should_is_not_fetched(
-    storage: Storage, tmp_path: Path
+    storage: ArtifactStorage, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
         await storage.add_bytes(DATA)
@@ -135,7 +137,7 @@ def test_a_blob_that_has_not_the_size_it_should_is_not_fetched(
     assert not list(tmp_path.glob("*target*")) and not list(tmp_path.glob(".draft*"))
 
 
-def test_a_manifest_is_written_once(storage: Storage) -> None:
+def test_a_manifest_is_written_once(storage: ArtifactStorage) -> None:
     async def scenario() -> None:
         await storage.put_manifest(manifest())
         await storage.put_manifest(manifest())
@@ -146,7 +148,7 @@ def test_a_manifest_is_written_once(storage: Storage) -> None:
     asyncio.run(scenario())
 
 
-def test_of_many_who_publish_one_number_at_once_one_wins(storage: Storage) -> None:
+def test_of_many_who_publish_one_number_at_once_one_wins(storage: ArtifactStorage) -> None:
     async def scenario() -> None:
         tries = (storage.put_manifest(manifest(author=str(n))) for n in range(8))
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
@@ -156,7 +158,7 @@ def test_of_many_who_publish_one_number_at_once_one_wins(storage: Storage) -> No
     asyncio.run(scenario())
 
 
-def test_manifests_are_listed_and_removed(storage: Storage) -> None:
+def test_manifests_are_listed_and_removed(storage: ArtifactStorage) -> None:
     async def scenario() -> None:
         for one in (manifest(1), manifest(12), manifest(3, model="other.model-1")):
             await storage.put_manifest(one)
@@ -172,7 +174,9 @@ def test_manifests_are_listed_and_removed(storage: Storage) -> None:
     asyncio.run(scenario())
 
 
-def test_blobs_are_listed_with_size_and_time_and_removed(storage: Storage, tmp_path: Path) -> None:
+def test_blobs_are_listed_with_size_and_time_and_removed(
+    storage: ArtifactStorage, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         await storage.add_bytes(b"text")
         await storage.add_file(written(tmp_path / "staged"), file())
@@ -191,8 +195,8 @@ def test_blobs_are_listed_with_size_and_time_and_removed(storage: Storage, tmp_p
 
 
 def test_only_a_folder_lies_on_this_machine(s3: ObjectStore, tmp_path: Path) -> None:
-    bucket = Storage.of(s3.bucket(), **s3.config)
-    folder = Storage.of(str(tmp_path))
+    bucket = ArtifactStorage.of(s3.bucket(), **s3.config)
+    folder = ArtifactStorage.of(str(tmp_path))
     assert bucket.local_path(file().sha256) is None
     asyncio.run(folder.add_bytes(DATA))
     path = folder.local_path(file().sha256)
@@ -202,7 +206,7 @@ def test_only_a_folder_lies_on_this_machine(s3: ObjectStore, tmp_path: Path) -> 
 def test_bytes_that_were_damaged_in_a_bucket_are_not_fetched(
     s3: ObjectStore, tmp_path: Path
 ) -> None:
-    storage = Storage.of(s3.bucket(), **s3.config)
+    storage = ArtifactStorage.of(s3.bucket(), **s3.config)
 
     async def scenario() -> None:
         lie = replace(file(b"x" * len(DATA)), sha256=file().sha256)
@@ -217,7 +221,7 @@ def test_bytes_that_were_damaged_in_a_bucket_are_not_fetched(
 
 
 def test_a_bucket_that_does_not_exist_is_unavailable(s3: ObjectStore, tmp_path: Path) -> None:
-    storage = Storage.of("s3://no-such-bucket/prefix", **s3.config)
+    storage = ArtifactStorage.of("s3://no-such-bucket/prefix", **s3.config)
     path = written(tmp_path / "staged")
     for work in (storage.add_bytes(b"text"), storage.add_file(path, file())):
         with pytest.raises(Unavailable) as caught:
@@ -229,7 +233,7 @@ def test_a_bucket_that_does_not_exist_is_unavailable(s3: ObjectStore, tmp_path: 
 @pytest.mark.parametrize("url", ["https://example.com/x", "ftp://host/x", "file:///x"])
 def test_an_address_of_another_kind_cannot_be_the_storage(url: str) -> None:
     with pytest.raises(CannotStart):
-        Storage.of(url)
+        ArtifactStorage.of(url)
 
 
 @pytest.mark.parametrize(
@@ -242,9 +246,9 @@ def test_an_address_of_another_kind_cannot_be_the_storage(url: str) -> None:
 def test_the_buckets_of_other_providers_need_only_their_configuration(
     url: str, config: dict[str, str]
 ) -> None:
-    assert url in repr(Storage.of(url, **config))
+    assert url in repr(ArtifactStorage.of(url, **config))
 
 
 def test_what_a_provider_needs_and_has_not_got_is_told(s3: ObjectStore) -> None:
     with pytest.raises(CannotStart, match="not valid"):
-        Storage.of("s3://bucket/prefix", **s3.config, nonsense="x")
+        ArtifactStorage.of("s3://bucket/prefix", **s3.config, nonsense="x")

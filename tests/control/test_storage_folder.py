@@ -24,7 +24,7 @@ from control.storage_scene import (
 
 from serve.control.artifacts.durable import DRAFT, Disk
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.core.errors import CannotStart, NoSpace, NotFound, Unavailable
 
 
@@ -37,12 +37,12 @@ class OtherDisk(Disk):
         super().rename(source, target)
 
 
-def storage_on(disk: Disk, folder: Path) -> Storage:
-    return Storage(FolderObjects(folder / "storage", disk=disk))
+def storage_on(disk: Disk, folder: Path) -> ArtifactStorage:
+    return ArtifactStorage(FolderObjects(folder / "storage", disk=disk))
 
 
 def test_a_fetched_file_is_the_blob_itself_and_nobody_can_write_it(tmp_path: Path) -> None:
-    storage = Storage.of(str(tmp_path / "storage"))
+    storage = ArtifactStorage.of(str(tmp_path / "storage"))
     asyncio.run(storage.add_file(written(tmp_path / "staged"), file()))
     asyncio.run(storage.fetch(file(), tmp_path / "target"))
     blob = storage.local_path(file().sha256)
@@ -53,7 +53,7 @@ def test_a_fetched_file_is_the_blob_itself_and_nobody_can_write_it(tmp_path: Pat
 def test_a_blob_that_is_in_use_is_copied_so_that_its_user_does_not_look_changed(
     tmp_path: Path,
 ) -> None:
-    storage = Storage.of(str(tmp_path / "storage"))
+    storage = ArtifactStorage.of(str(tmp_path / "storage"))
     asyncio.run(storage.add_file(written(tmp_path / "staged"), file()))
     asyncio.run(storage.fetch(file(), tmp_path / "served"))
     before = (tmp_path / "served").stat()
@@ -118,16 +118,16 @@ def test_a_manifest_for_which_there_is_no_space_is_not_there_at_all(
 
 
 def test_drafts_of_a_crash_are_swept_but_not_those_of_today(tmp_path: Path) -> None:
-    Storage.of(str(tmp_path))
+    ArtifactStorage.of(str(tmp_path))
     old = written(tmp_path / "drafts" / f"{DRAFT}old")
     written(tmp_path / "drafts" / f"{DRAFT}new")
     os.utime(old, (0, 0))
-    Storage.of(str(tmp_path))
+    ArtifactStorage.of(str(tmp_path))
     assert names_in(tmp_path) == [f"drafts/{DRAFT}new"]
 
 
 def test_files_that_people_put_into_the_storage_are_no_blobs(tmp_path: Path) -> None:
-    storage = Storage.of(str(tmp_path))
+    storage = ArtifactStorage.of(str(tmp_path))
     (tmp_path / "blobs" / "ab").mkdir(parents=True)
     written(tmp_path / "blobs" / "ab" / "notes.txt")
     assert asyncio.run(listed(storage.blobs())) == []
@@ -135,7 +135,7 @@ def test_files_that_people_put_into_the_storage_are_no_blobs(tmp_path: Path) -> 
 
 def test_a_folder_that_cannot_be_made_is_no_storage(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="cannot be created"):
-        Storage.of(str(written(tmp_path / "file") / "storage"))
+        ArtifactStorage.of(str(written(tmp_path / "file") / "storage"))
 
 
 class _Full(BaseHTTPRequestHandler):
@@ -168,13 +168,13 @@ def full() -> Iterator[str]:
 
 def test_a_bucket_that_is_full_is_told_as_such(full: str) -> None:
     keys = {"access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"}
-    storage = Storage.of("s3://bucket/prefix", endpoint=full, **keys)
+    storage = ArtifactStorage.of("s3://bucket/prefix", endpoint=full, **keys)
     with pytest.raises(NoSpace):
         asyncio.run(storage.add_bytes(b"text"))
 
 
 def test_a_bucket_whose_server_is_away_is_unavailable() -> None:
     keys = {"access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"}
-    storage = Storage.of("s3://bucket/prefix", endpoint="http://127.0.0.1:9", **keys)
+    storage = ArtifactStorage.of("s3://bucket/prefix", endpoint="http://127.0.0.1:9", **keys)
     with pytest.raises(Unavailable):
         asyncio.run(storage.has(digest(DATA), len(DATA)))

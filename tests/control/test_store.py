@@ -11,7 +11,7 @@ import pytest
 from ticking import Ticks
 
 from serve.control.storage.database import Sqlite
-from serve.control.storage.store import TICK, Change, Entry, Store, etag
+from serve.control.storage.store import TICK, Store, StoredEntry, StoreEdit, etag
 from serve.core.errors import Invalid, PreconditionFailed, Unavailable
 
 Pause = Callable[[float], Awaitable[None]]
@@ -29,8 +29,8 @@ def store(where: Path | str) -> Store:
     return store_at(where)
 
 
-def set_route(body: Any, *, if_match: str = "", key: str = "m") -> Change:
-    return Change("route", key, body, "ada", "because", if_match)
+def set_route(body: Any, *, if_match: str = "", key: str = "m") -> StoreEdit:
+    return StoreEdit("route", key, body, "ada", "because", if_match)
 
 
 async def test_a_store_has_one_random_id_that_stays(
@@ -50,7 +50,7 @@ async def test_what_was_set_is_there_with_its_revision_until_it_is_removed(
     first = await store.apply(set_route({"größe": "ü"}))
     second = await store.apply(set_route(2, key="x"))
     assert second > first
-    entries = {ROUTE: Entry({"größe": "ü"}, first), ("route", "x"): Entry(2, second)}
+    entries = {ROUTE: StoredEntry({"größe": "ü"}, first), ("route", "x"): StoredEntry(2, second)}
     assert await store.read() == entries
     store.migrate()  # twice is once
     assert await store_at(where).read() == entries  # as another process reads it
@@ -89,10 +89,10 @@ async def test_a_change_is_made_only_if_it_has_seen_the_present_state(store: Sto
     for if_match in ('"0"', '"999"', "1", "nonsense"):
         with pytest.raises(PreconditionFailed, match=f'its ETag is now "{first}"'):
             await store.apply(set_route(2, if_match=if_match))
-    assert await store.read() == {ROUTE: Entry(1, first)}
+    assert await store.read() == {ROUTE: StoredEntry(1, first)}
     assert len(await store.history()) == 1
-    second = await store.apply(set_route(2, if_match=Entry(1, first).etag))
-    assert await store.read() == {ROUTE: Entry(2, second)}
+    second = await store.apply(set_route(2, if_match=StoredEntry(1, first).etag))
+    assert await store.read() == {ROUTE: StoredEntry(2, second)}
 
 
 async def test_of_changes_that_saw_the_same_state_one_is_made(store: Store) -> None:
@@ -113,19 +113,22 @@ async def test_changes_that_belong_together_are_all_made_or_none(store: Store) -
     assert first < second
     with pytest.raises(PreconditionFailed):
         await store.apply_all([set_route(3), set_route(4, key="x", if_match='"0"')])
-    assert await store.read() == {ROUTE: Entry(1, first), ("route", "x"): Entry(2, second)}
+    assert await store.read() == {
+        ROUTE: StoredEntry(1, first),
+        ("route", "x"): StoredEntry(2, second),
+    }
     # a change sees those before it that belong to it
     await store.apply_all([set_route(2, if_match=etag(first)), set_route(None)])
     assert set(await store.read()) == {("route", "x")}
 
 
 async def test_names_and_reasons_may_be_long_but_have_to_be_text(store: Store) -> None:
-    long = Change("label", "m" * 255 + ":" + "l" * 63, {"version": 1}, "a" * 300, "ü" * 5000)
+    long = StoreEdit("label", "m" * 255 + ":" + "l" * 63, {"version": 1}, "a" * 300, "ü" * 5000)
     await store.apply(long)
     [row] = await store.history(kind="label")
     assert (row["key"], row["author"], row["reason"]) == (long.key, long.author, long.reason)
     for text in ("a\0b", "\ud800"):
-        for change in (Change("route", "m", 1, "ada", text), set_route(1, key=text)):
+        for change in (StoreEdit("route", "m", 1, "ada", text), set_route(1, key=text)):
             with pytest.raises(Invalid, match="is not valid text"):
                 await store.apply(change)
 

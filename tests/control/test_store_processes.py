@@ -10,7 +10,7 @@ import pytest
 from control.writing import migrate, write
 from forking import Forked, Work
 
-from serve.control.storage.store import Change, Store
+from serve.control.storage.store import Store, StoreEdit
 
 Where = Path | str
 PROCESSES, ROUNDS = 4, 25
@@ -87,5 +87,5 @@ def test_several_processes_may_bring_a_new_store_up_to_date_at_once(where: Where
         begun = begin(stack, migrate, *[(where,)] * 3)
         assert [one.wait() for one in begun] == [0, 0, 0]
     made = Store(where, clock=lambda: 0.0)
-    assert asyncio.run(made.apply(Change("route", "m", 1, "ada"))) == 1
+    assert asyncio.run(made.apply(StoreEdit("route", "m", 1, "ada"))) == 1
     made.close()

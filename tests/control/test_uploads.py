@@ -10,8 +10,8 @@ from builders import until
 from control.storage_scene import DATA, digest, file, names_in, pieces
 from control.uploads_scene import FILES, OTHER, Scene
 
-from serve.control.uploads.upload import Kind, Upload
-from serve.control.uploads.uploads import Missing
+from serve.control.uploads.upload import Upload, UploadKind
+from serve.control.uploads.uploads import IncompleteBlob
 from serve.core.errors import (
     Conflict,
     DigestMismatch,
@@ -31,8 +31,8 @@ def test_each_blob_is_sent_once_and_empty_files_never(scene: Scene) -> None:
     async def scenario() -> None:
         upload = await scene.begin()
         assert await scene.uploads.missing(upload.id) == (
-            Missing(digest(DATA), len(DATA), 0),
-            Missing(digest(OTHER), len(OTHER), 0),
+            IncompleteBlob(digest(DATA), len(DATA), 0),
+            IncompleteBlob(digest(OTHER), len(OTHER), 0),
         )
         assert await scene.send(upload) == len(DATA)
         assert await scene.send(upload, OTHER) == len(OTHER)
@@ -72,7 +72,9 @@ def test_a_blob_goes_on_where_it_ended(scene: Scene) -> None:
         upload = await scene.begin(file())
         assert await scene.send(upload, end=1000) == 1000
         assert await scene.uploads.offset(upload.id, digest(DATA)) == 1000
-        assert await scene.uploads.missing(upload.id) == (Missing(digest(DATA), len(DATA), 1000),)
+        assert await scene.uploads.missing(upload.id) == (
+            IncompleteBlob(digest(DATA), len(DATA), 1000),
+        )
         assert await scene.send(upload, start=1000) == len(DATA)
         assert DATA in (await scene.stored()).values()
 
@@ -306,10 +308,10 @@ def test_a_source_is_another_upload_than_a_version_of_the_same_files(tmp_path: P
     async def run() -> None:
         scene = Scene(tmp_path)
         version = await scene.begin()
-        source = await scene.uploads.begin("digits", FILES, "ada", Kind.SOURCE)
+        source = await scene.uploads.begin("digits", FILES, "ada", UploadKind.SOURCE)
         assert source.id != version.id
         kinds = {one.id: one.kind for one in scene.restart().all()}
-        assert kinds == {version.id: Kind.VERSION, source.id: Kind.SOURCE}
+        assert kinds == {version.id: UploadKind.VERSION, source.id: UploadKind.SOURCE}
 
     asyncio.run(run())
 
@@ -317,7 +319,7 @@ def test_a_source_is_another_upload_than_a_version_of_the_same_files(tmp_path: P
 def test_a_source_needs_no_version_folder(tmp_path: Path) -> None:
     async def run() -> None:
         files = [file(path="saved_model.pb"), file(b"w", "variables/variables.index")]
-        upload = await Scene(tmp_path).uploads.begin("digits", files, "ada", Kind.SOURCE)
+        upload = await Scene(tmp_path).uploads.begin("digits", files, "ada", UploadKind.SOURCE)
         assert [one.path for one in upload.files] == ["saved_model.pb", "variables/variables.index"]
 
     asyncio.run(run())

@@ -7,7 +7,7 @@ import pytest
 from control.storage_scene import DATA, digest, file, listed, names_in, pieces
 from object_store import ObjectStore
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.uploads.uploads import Uploads
 from serve.core.errors import Unavailable
 
@@ -22,8 +22,8 @@ def test_a_blob_goes_into_the_bucket_and_waits_while_its_server_is_away(
         return await uploads.append(identity, digest(LARGE), 0, parts)
 
     url = s3.bucket()
-    away = Storage.of(url, **(s3.config | {"endpoint": "http://127.0.0.1:9"}))
-    uploads = Uploads(tmp_path, Storage.of(url, **s3.config))
+    away = ArtifactStorage.of(url, **(s3.config | {"endpoint": "http://127.0.0.1:9"}))
+    uploads = Uploads(tmp_path, ArtifactStorage.of(url, **s3.config))
     upload = asyncio.run(uploads.begin("digits", [file(LARGE)], "ada"))
     staging = tmp_path / "staging" / f"{digest(LARGE)}-{len(LARGE)}"
     staging.write_bytes(LARGE)
@@ -33,6 +33,6 @@ def test_a_blob_goes_into_the_bucket_and_waits_while_its_server_is_away(
     staging.unlink()
     assert asyncio.run(sent(uploads, upload.id)) == len(LARGE)
     assert names_in(tmp_path / "staging") == []
-    storage = Storage.of(url, **s3.config)
+    storage = ArtifactStorage.of(url, **s3.config)
     [(sha256, size, _)] = asyncio.run(listed(storage.blobs()))
     assert asyncio.run(storage.read(sha256, most=size)) == LARGE

@@ -10,7 +10,7 @@ from control.crashing import upload
 from control.storage_scene import DATA, digest, file, listed, names_in
 from forking import Forked
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.uploads.uploads import Uploads
 from serve.processes.failpoints import POINTS, STATUS
 
@@ -31,7 +31,7 @@ def said(process: Forked) -> list[object]:
 
 def assert_whole(folder: Path, data: bytes) -> None:
     """The blob is in the storage, and nothing else is anywhere; the record can be forgotten."""
-    storage = Storage.of(str(folder / "storage"))
+    storage = ArtifactStorage.of(str(folder / "storage"))
     uploads = Uploads(folder / "uploads", storage)
     [upload] = uploads.all()
     asyncio.run(uploads.require_whole(upload.id))
@@ -84,7 +84,7 @@ def test_a_file_that_was_tampered_with_begins_anew(tmp_path: Path) -> None:
     staging.parent.mkdir(parents=True)
     for left in (b"x" * len(DATA), b"x" * (len(DATA) + 1), b""):
         staging.write_bytes(left)
-        uploads = Uploads(tmp_path / "uploads", Storage.of(str(tmp_path / "storage")))
+        uploads = Uploads(tmp_path / "uploads", ArtifactStorage.of(str(tmp_path / "storage")))
         upload = asyncio.run(uploads.begin("digits", [file()], "ada"))
         assert asyncio.run(uploads.offset(upload.id, digest(DATA))) == 0
 

@@ -10,7 +10,7 @@ import pytest
 from control.storage_scene import DATA, FullDisk, digest, file, names_in, pieces
 
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.uploads.upload import Upload
 from serve.control.uploads.uploads import Uploads
 from serve.core.errors import NoSpace
@@ -28,7 +28,7 @@ async def sent(uploads: Uploads, upload: Upload) -> int:
 def test_a_piece_that_found_no_space_is_cut_off_and_the_blob_goes_on_later(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FullDisk()
-        uploads = Uploads(tmp_path / "u", Storage.of(str(tmp_path / "s")), disk=disk)
+        uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
         upload = await uploads.begin("digits", [file()], "ada")
         disk.left = 3500
         with pytest.raises(NoSpace):
@@ -46,7 +46,7 @@ def test_a_piece_that_found_no_space_is_cut_off_and_the_blob_goes_on_later(tmp_p
 def test_a_first_piece_that_found_no_space_leaves_no_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FullDisk()
-        uploads = Uploads(tmp_path / "u", Storage.of(str(tmp_path / "s")), disk=disk)
+        uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
         upload = await uploads.begin("digits", [file()], "ada")
         disk.left = 10
         with pytest.raises(NoSpace):
@@ -61,7 +61,7 @@ def test_a_first_piece_that_found_no_space_leaves_no_file(tmp_path: Path) -> Non
 def test_a_blob_that_cannot_be_brought_to_the_disk_stays_staged(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FullDisk()
-        uploads = Uploads(tmp_path / "u", Storage.of(str(tmp_path / "s")), disk=disk)
+        uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
         upload = await uploads.begin("digits", [file()], "ada")
         disk.full = {"sync"}
         for _ in range(2):
@@ -80,7 +80,7 @@ def test_a_blob_that_cannot_be_brought_to_the_disk_stays_staged(tmp_path: Path) 
 def test_a_blob_for_which_the_storage_has_no_space_stays_staged(tmp_path: Path, call: str) -> None:
     async def scenario() -> None:
         disk = FullDisk(call)
-        storage = Storage(FolderObjects(tmp_path / "s", disk=disk))
+        storage = ArtifactStorage(FolderObjects(tmp_path / "s", disk=disk))
         uploads = Uploads(tmp_path / "u", storage)
         upload = await uploads.begin("digits", [file()], "ada")
         with pytest.raises(NoSpace):
@@ -97,7 +97,7 @@ def test_a_blob_for_which_the_storage_has_no_space_stays_staged(tmp_path: Path, 
 
 @pytest.mark.parametrize("disk", [FullDisk("rename"), FullDisk("sync"), FullDisk(left=20)])
 def test_an_upload_that_cannot_be_recorded_has_not_begun(tmp_path: Path, disk: FullDisk) -> None:
-    uploads = Uploads(tmp_path / "u", Storage.of(str(tmp_path / "s")), disk=disk)
+    uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
     with pytest.raises(NoSpace):
         asyncio.run(uploads.begin("digits", [file()], "ada"))
     assert uploads.all() == () and names_in(tmp_path / "u") == []
@@ -108,12 +108,12 @@ import asyncio, sys
 from pathlib import Path
 from control.storage_scene import DATA, digest, file
 from control.test_uploads_full import sent
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.uploads.uploads import Uploads
 from serve.core.errors import NoSpace
 
 async def main(folder):
-    uploads = Uploads(folder / "u", Storage.of(str(folder / "s")))
+    uploads = Uploads(folder / "u", ArtifactStorage.of(str(folder / "s")))
     upload = await uploads.begin("digits", [file()], "ada")
     try:
         print(await sent(uploads, upload))

@@ -9,32 +9,32 @@ from control.uploads_scene import OTHER, Scene
 
 from serve.control.uploads.uploads import UploadLimits
 from serve.core.errors import DigestMismatch, Invalid, NoSpace
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 A = "a" * 64
 HOSTILE = [
-    [File("../1/model.onnx", 1, A)],
-    [File("/1/model.onnx", 1, A)],
-    [File("1/../../model.onnx", 1, A)],
-    [File("1//model.onnx", 1, A)],
-    [File("1/./model.onnx", 1, A)],
-    [File("1/.hidden", 1, A)],
-    [File("1/model.onnx\n", 1, A)],
-    [File("1/mod\0el.onnx", 1, A)],
-    [File("1\\model.onnx", 1, A)],
-    [File("1/a/b/c/d", 1, A)],
-    [File("1/" + "x" * 129, 1, A)],
-    [File("1/model.onnx", 1, A), File("1/Model.onnx", 1, A)],
-    [File("1/model.onnx", 1, A), File("1/model.onnx/x", 1, A)],
-    [File("1/model.onnx", 1, A), File("1/model.onnx", 1, A)],
-    [File("1/model.onnx", 1, A), File("1/other.onnx", 2, A)],
-    [File("1/model.onnx", -1, A)],
-    [File("1/model.onnx", 1 << 60, A)],
-    [File("1/model.onnx", 1, A.upper())],
-    [File("1/model.onnx", 1, "../" + "a" * 61)],
-    [File("1/model.onnx", 1, A), File("2/model.onnx", 1, A)],
-    [File("model.onnx", 1, A)],
-    [File(f"1/{n}", 1, A) for n in range(100_000)],
+    [VersionFile("../1/model.onnx", 1, A)],
+    [VersionFile("/1/model.onnx", 1, A)],
+    [VersionFile("1/../../model.onnx", 1, A)],
+    [VersionFile("1//model.onnx", 1, A)],
+    [VersionFile("1/./model.onnx", 1, A)],
+    [VersionFile("1/.hidden", 1, A)],
+    [VersionFile("1/model.onnx\n", 1, A)],
+    [VersionFile("1/mod\0el.onnx", 1, A)],
+    [VersionFile("1\\model.onnx", 1, A)],
+    [VersionFile("1/a/b/c/d", 1, A)],
+    [VersionFile("1/" + "x" * 129, 1, A)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("1/Model.onnx", 1, A)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("1/model.onnx/x", 1, A)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("1/model.onnx", 1, A)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("1/other.onnx", 2, A)],
+    [VersionFile("1/model.onnx", -1, A)],
+    [VersionFile("1/model.onnx", 1 << 60, A)],
+    [VersionFile("1/model.onnx", 1, A.upper())],
+    [VersionFile("1/model.onnx", 1, "../" + "a" * 61)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("2/model.onnx", 1, A)],
+    [VersionFile("model.onnx", 1, A)],
+    [VersionFile(f"1/{n}", 1, A) for n in range(100_000)],
     [],
 ]
 
@@ -46,7 +46,7 @@ def scene(tmp_path: Path) -> Scene:
 
 @pytest.mark.parametrize("files", HOSTILE, ids=lambda files: ascii([f.path for f in files[:2]]))
 def test_files_that_cannot_be_are_refused_before_anything_is_written(
-    scene: Scene, files: list[File]
+    scene: Scene, files: list[VersionFile]
 ) -> None:
     with pytest.raises(Invalid):
         asyncio.run(scene.uploads.begin("digits", files, "eve"))
@@ -64,7 +64,7 @@ def test_models_that_cannot_be_are_refused_before_anything_is_written(
 
 def test_an_empty_file_with_the_digest_of_another_is_refused(scene: Scene) -> None:
     with pytest.raises(DigestMismatch):
-        asyncio.run(scene.begin(File("1/model.onnx", 0, A)))
+        asyncio.run(scene.begin(VersionFile("1/model.onnx", 0, A)))
     assert names_in(scene.folder) == []
 
 

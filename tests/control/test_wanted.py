@@ -8,7 +8,7 @@ import pytest
 from builders import ControlPlane, replica, write_model
 
 from serve.control.models import By
-from serve.control.wanted import Wanted
+from serve.control.wanted import WantedVersions
 
 BY = By("tests")
 HELD = {"m": (1, 2), "n": (1, 2)}
@@ -79,4 +79,7 @@ async def test_only_what_a_change_concerns_is_another_object(
 
 
 def test_a_glance_at_nothing(tmp_path: Path) -> None:
-    assert repr(Wanted({}, ControlPlane(tmp_path).decisions, ())) == "<Wanted 0 removed=[]>"
+    assert (
+        repr(WantedVersions({}, ControlPlane(tmp_path).decisions, ()))
+        == "<WantedVersions 0 removed=[]>"
+    )

@@ -5,10 +5,10 @@ from pathlib import Path
 from builders import Clock
 from control.storage_scene import DATA, digest, file, listed, pieces
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.uploads.upload import Upload
 from serve.control.uploads.uploads import UploadLimits, Uploads
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 OTHER = b"labels\n" * 100
 FILES = (file(), file(OTHER, "labels.txt"), file(b"", "1/empty"), file(DATA, "1/copy.onnx"))
@@ -20,7 +20,7 @@ class Scene:
     def __init__(self, folder: Path, *, limits: UploadLimits | None = None) -> None:
         self.folder = folder / "uploads"
         self.wall = Clock(1_700_000_000.0)
-        self.storage = Storage.of(str(folder / "storage"))
+        self.storage = ArtifactStorage.of(str(folder / "storage"))
         self.limits = limits
         self.uploads = self.restart()
 
@@ -28,7 +28,7 @@ class Scene:
         self.uploads = Uploads(self.folder, self.storage, limits=self.limits, wall=self.wall)
         return self.uploads
 
-    async def begin(self, *files: File, model: str = "digits") -> Upload:
+    async def begin(self, *files: VersionFile, model: str = "digits") -> Upload:
         return await self.uploads.begin(model, files or FILES, "ada")
 
     async def send(self, upload: Upload, data: bytes = DATA, start: int = 0, end: int = -1) -> int:

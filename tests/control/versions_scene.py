@@ -5,17 +5,17 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.control.decisions import Decisions
-from serve.control.storage.store import Entry, Key
-from serve.control.versions import VERSION, Version
-from serve.core.versions import Provenance, State
+from serve.control.storage.store import Key, StoredEntry
+from serve.control.versions import VERSION, PublishedVersion
+from serve.core.versions import Provenance, VersionState
 
 CONFIG = 'backend: "onnxruntime"\n'
 
 
-def version(model: str = "m", number: int = 1, **more: Any) -> Version:
+def version(model: str = "m", number: int = 1, **more: Any) -> PublishedVersion:
     """A published version; `more` are other fields."""
     fields: dict[str, Any] = {
-        "state": State.PUBLISHED,
+        "state": VersionState.PUBLISHED,
         "content": f"content of {model} {number}",
         "provenance": Provenance("ann", 0.0),
         "physical": model,
@@ -23,17 +23,17 @@ def version(model: str = "m", number: int = 1, **more: Any) -> Version:
         "config": CONFIG,
         "size": 100,
     }
-    return Version(model=model, number=number, **(fields | more))
+    return PublishedVersion(model=model, number=number, **(fields | more))
 
 
-def decided(*versions: Version, **other: Any) -> Decisions:
+def decided(*versions: PublishedVersion, **other: Any) -> Decisions:
     """Decisions with these records; `other` are bodies by `kind__key`, such as `route__m`."""
-    entries: dict[Key, Entry] = {
-        (VERSION, one.key): Entry(one.to_body(), at + 1) for at, one in enumerate(versions)
+    entries: dict[Key, StoredEntry] = {
+        (VERSION, one.key): StoredEntry(one.to_body(), at + 1) for at, one in enumerate(versions)
     }
     for name, body in other.items():
         kind, _, key = name.partition("__")
-        entries[kind, key.replace("__", ":")] = Entry(body, 100)
+        entries[kind, key.replace("__", ":")] = StoredEntry(body, 100)
     return Decisions(MappingProxyType(entries))
 
 

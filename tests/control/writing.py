@@ -4,7 +4,7 @@ import asyncio
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from serve.control.storage.store import Change, Store
+from serve.control.storage.store import Store, StoreEdit
 from serve.core.errors import PreconditionFailed
 
 Where = Path | str
@@ -18,9 +18,9 @@ def write(talk: Connection, where: Where, me: str, work: str, rounds: int) -> No
         if work == "generations":
             return await store.next_generation(0)
         if work == "chain":
-            return await store.apply(Change("route", "m", [me, turn], me))
+            return await store.apply(StoreEdit("route", "m", [me, turn], me))
         try:
-            return await store.apply(Change("route", f"m{turn}", me, me, if_match='"0"'))
+            return await store.apply(StoreEdit("route", f"m{turn}", me, me, if_match='"0"'))
         except PreconditionFailed:
             return 0
 

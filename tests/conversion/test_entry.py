@@ -9,7 +9,7 @@ import pytest
 
 from serve.conversion.entry import check_free, configuration, write_entry
 from serve.conversion.faults import failed
-from serve.conversion.report import Report, Step, StepResult
+from serve.conversion.report import ConversionReport, GateStep, StepResult
 from serve.core.errors import CheckFailed, Conflict, GateRefused, Invalid
 from serve.tensors.contracts import Case, write_contract
 from serve.triton.config import parse
@@ -37,7 +37,7 @@ def test_an_entry_is_a_model_folder_with_contract_and_report(tmp_path: Path) -> 
     ]
     page = json.loads((entry / "conversion.json").read_bytes())
     assert page["command"].endswith(f"--name digits --out {tmp_path / 'repo'} --seed 7")
-    assert Report.from_json(page).passed
+    assert ConversionReport.from_json(page).passed
 
 
 def test_the_configuration_batches_and_warms_up_at_one_row_and_the_largest_batch() -> None:
@@ -81,7 +81,7 @@ def test_the_last_word_is_had_on_the_whole_entry_and_goes_into_its_report(tmp_pa
     def load(repository: Path) -> StepResult:
         (model,) = repository.iterdir()
         seen.append([model.name, *sorted(path.name for path in model.iterdir())])
-        return StepResult(Step.SERVING, True, "loaded")
+        return StepResult(GateStep.SERVING, True, "loaded")
 
     entry = write_entry(work, report(), name="m", out=tmp_path / "repo", load=load)
     shown = ["1", "config.pbtxt", "contract", "conversion.html", "conversion.json"]

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from conversion.model_files import times
 
-from serve.conversion.child_events import Telling
+from serve.conversion.child_events import EventTeller
 from serve.conversion.command import command_of
 from serve.conversion.events import event_of
 from serve.conversion.job import fault_of
-from serve.conversion.limits import Limits
-from serve.conversion.report import FILE, Report
-from serve.conversion.request import Precision, Request
+from serve.conversion.limits import ConversionLimits
+from serve.conversion.report import FILE, ConversionReport
+from serve.conversion.request import ConversionRequest, Precision
 from serve.conversion.runner import convert, verify
 from serve.core.errors import ConversionFailed, GateRefused, Invalid
 from serve.tensors.expected_outputs import Tolerance
 
-LIMITS = Limits(4 << 30, 240.0, nice=0)
+LIMITS = ConversionLimits(4 << 30, 240.0, nice=0)
 
 
 class Clock:
@@ -39,7 +39,7 @@ class Clock:
 
 def test_each_event_is_a_line_and_stages_are_timed() -> None:
     clock, lines = Clock(), list[str]()
-    telling = Telling(lines.append, clock)
+    telling = EventTeller(lines.append, clock)
     telling("stage", stage="open")
     clock.now = 2.0
     telling("stage", stage="convert")
@@ -55,7 +55,7 @@ def test_each_event_is_a_line_and_stages_are_timed() -> None:
 def test_a_fault_whose_words_are_all_long_and_foreign_fits_into_a_line() -> None:
     lines: list[str] = []
     words = dict.fromkeys(("code", "what", "why", "try_this", "operator", "node"), "😀" * 9000)
-    Telling(lines.append)("failed", **words)
+    EventTeller(lines.append)("failed", **words)
     assert len(lines[0]) < 16 * 1024 and event_of(lines[0]) is not None
 
 
@@ -77,7 +77,7 @@ def test_every_error_is_a_fault_of_the_catalogue(error: Exception, stage: str, c
 
 
 def test_the_command_does_the_same_again_and_is_quoted_for_a_shell() -> None:
-    request = Request(
+    request = ConversionRequest(
         "my model",
         precision=Precision.FP16,
         nchw=("x",),
@@ -94,8 +94,10 @@ def test_the_command_does_the_same_again_and_is_quoted_for_a_shell() -> None:
 # --- whole conversions, of files that are ONNX already ------------------------------------------
 
 
-def converted(source: Path, work: Path, model: Path | None = None, **request: Any) -> Report:
-    asked = Request(str(source), **request)
+def converted(
+    source: Path, work: Path, model: Path | None = None, **request: Any
+) -> ConversionReport:
+    asked = ConversionRequest(str(source), **request)
     events: list[Mapping[str, Any]] = []
     if model is None:
         return asyncio.run(convert(asked, work, limits=LIMITS, on_event=events.append))
@@ -122,7 +124,7 @@ def test_another_model_than_the_source_is_refused_with_its_report(tmp_path: Path
     assert raised.value.code == "numbers_differ"
     assert [path.name for path in (tmp_path / "work").iterdir()] == [FILE]
     page = json.loads((tmp_path / "work" / FILE).read_bytes())
-    assert not Report.from_json(page).passed
+    assert not ConversionReport.from_json(page).passed
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_after_a_failure_nothing_is_left(tmp_path: Path, content: bytes, code: s
 def test_paths_of_a_request_are_relative_to_a_folder_that_can_be_given(tmp_path: Path) -> None:
     times(tmp_path / "m.onnx", 2.0)
     np.savez(tmp_path / "rows.npz", x=np.ones((3, 4), np.float32))
-    request = Request("m.onnx", samples="rows.npz")
+    request = ConversionRequest("m.onnx", samples="rows.npz")
     work, relay = tmp_path / "work", list[Mapping[str, Any]]()
     report = asyncio.run(
         convert(request, work, limits=LIMITS, on_event=relay.append, base=tmp_path)

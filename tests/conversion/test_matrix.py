@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from serve.conversion.entry import write_entry
-from serve.conversion.limits import Limits
-from serve.conversion.request import Request
+from serve.conversion.limits import ConversionLimits
+from serve.conversion.request import ConversionRequest
 from serve.conversion.runner import convert
 from serve.core.errors import ConversionFailed
 
@@ -27,7 +27,7 @@ from .zoo.together import MARK
 
 TESTS = Path(__file__).parents[1]
 EXAMPLES = TESTS.parent / "examples" / "conversion"
-ROOMY = Limits(memory=12 << 30, seconds=1500.0)
+ROOMY = ConversionLimits(memory=12 << 30, seconds=1500.0)
 QUICK = [name for name, row in ROWS.items() if not row.is_slow]
 GOOD = [name for name, row in ROWS.items() if not row.code]
 BAD = [name for name, row in ROWS.items() if row.code]
@@ -82,8 +82,8 @@ def test_a_source_that_cannot_be_converted_ends_in_its_fault(
     assert blames(row, ended["operator"], ended["node"])
 
 
-def request_of(row: Row, sources: Mapping[str, Any]) -> Request:
-    return Request(sources[row.name]["source"], signature=row.signature, nchw=row.nchw)
+def request_of(row: Row, sources: Mapping[str, Any]) -> ConversionRequest:
+    return ConversionRequest(sources[row.name]["source"], signature=row.signature, nchw=row.nchw)
 
 
 @pytest.mark.conversion
@@ -140,7 +140,7 @@ def test_resnet50_converts_in_less_than_four_gigabytes(
 def test_resnet50_in_two_gigabytes_is_out_of_memory_and_says_what_to_try(
     sources: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    tight = Limits(memory=2 << 30, seconds=1500.0)
+    tight = ConversionLimits(memory=2 << 30, seconds=1500.0)
     request = request_of(ROWS["resnet50"], sources)
     with pytest.raises(ConversionFailed) as caught:
         asyncio.run(convert(request, tmp_path, limits=tight, on_event=lambda event: None))
@@ -153,7 +153,7 @@ def test_resnet50_in_two_gigabytes_is_out_of_memory_and_says_what_to_try(
 def test_every_example_converts(name: str, tmp_path: Path) -> None:
     make = [sys.executable, EXAMPLES / "make.py", name, tmp_path]
     subprocess.run(make, check=True, capture_output=True)
-    request = Request(str(tmp_path / "savedmodel"))
+    request = ConversionRequest(str(tmp_path / "savedmodel"))
     work = tmp_path / "work"
     report = asyncio.run(convert(request, work, limits=ROOMY, on_event=lambda event: None))
     assert report.passed

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from serve.conversion import onnx_reader, plan_reader, savedmodel_reader
 from serve.conversion.model_reader import format_of, read_model
 from serve.core.errors import Invalid
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 
 from .model_files import (
     copying,
@@ -31,7 +31,7 @@ EXAMPLE = Path(__file__).parents[2] / "model_repo" / "digits" / "1" / "model.onn
 FAKES = Path(__file__).parent / "fakes"
 
 
-def read(path: Path, *, timeout: float = 60.0, memory: int = 2 << 30) -> Signature:
+def read(path: Path, *, timeout: float = 60.0, memory: int = 2 << 30) -> ModelSignature:
     """As it is done: in a child process."""
     return asyncio.run(read_model(path, timeout=timeout, memory=memory))
 
@@ -42,7 +42,7 @@ def refusal(path: Path, *, timeout: float = 60.0, memory: int = 2 << 30) -> str:
     return str(told.value)
 
 
-def read_here(path: Path) -> Signature:
+def read_here(path: Path) -> ModelSignature:
     """What the child process does, in this one: for the many things that a file can say."""
     readers = {"onnx": onnx_reader, "savedmodel": savedmodel_reader, "plan": plan_reader}
     return readers[format_of(path)].read(path)
@@ -56,8 +56,8 @@ def refusal_here(path: Path) -> str:
 
 def test_the_example_tells_its_tensors_and_its_facts() -> None:
     found = read(EXAMPLE)
-    assert found.inputs == (TensorSpec("x", "FP32", (-1, 8, 8, 1)),)
-    assert found.outputs == (TensorSpec("probabilities", "FP32", (-1, 10)),)
+    assert found.inputs == (ModelTensor("x", "FP32", (-1, 8, 8, 1)),)
+    assert found.outputs == (ModelTensor("probabilities", "FP32", (-1, 10)),)
     assert found.facts["opset"]["ai.onnx"] == 18
     assert "Softmax" in found.facts["operators"]
     assert found.facts["checker"] == ""
@@ -77,7 +77,7 @@ def test_data_types_are_told_in_the_words_of_triton(
     element: int, datatype: str, tmp_path: Path
 ) -> None:
     found = read_here(save(copying(element, 2, "n", None), tmp_path / "m.onnx"))
-    assert found.inputs == (TensorSpec("x", datatype, (2, -1, -1)),)
+    assert found.inputs == (ModelTensor("x", datatype, (2, -1, -1)),)
 
 
 def test_an_input_with_a_value_in_the_file_is_a_default(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_operators_of_inner_graphs_and_other_domains_are_told(tmp_path: Path) ->
     model = onnx_model(inputs, [y], nodes, domains={"com.microsoft": 1})
     found = read_here(save(model, tmp_path / "m.onnx"))
     assert found.facts["operators"] == ["If", "Neg", "Relu", "com.microsoft.Gelu"]
-    assert found.outputs == (TensorSpec("y", "FP32", None),)
+    assert found.outputs == (ModelTensor("y", "FP32", None),)
 
 
 def test_weights_in_other_files_are_named_and_not_read(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_a_saved_model_tells_its_serving_signature(tmp_path: Path) -> None:
         tmp_path / "m", {"serving_default": PREDICT, "__saved_model_init_op": PREDICT}
     )
     found = read_here(folder)
-    assert found.inputs == (TensorSpec("ids", "INT64", ()), TensorSpec("x", "FP32", (-1, 8, 8)))
-    assert found.outputs == (TensorSpec("any", "BYTES", None), TensorSpec("p", "FP16", (-1, 10)))
+    assert found.inputs == (ModelTensor("ids", "INT64", ()), ModelTensor("x", "FP32", (-1, 8, 8)))
+    assert found.outputs == (ModelTensor("any", "BYTES", None), ModelTensor("p", "FP16", (-1, 10)))
     assert found.facts["signature"] == "serving_default"
     assert found.facts["tensorflow"] == "2.21.0"
     assert list(found.facts["signatures"]) == ["serving_default"]
@@ -184,9 +184,9 @@ def test_a_saved_model_of_tensorflow_itself_is_understood() -> None:
     """`saved` was written by TensorFlow 2.21, with the signatures `serving_default` and `bytes`."""
     found = read(Path(__file__).parent / "saved")
     assert found.inputs == (
-        TensorSpec("k", "INT64", ()),
-        TensorSpec("s", "BYTES", None),
-        TensorSpec("x", "FP32", (-1, 3)),
+        ModelTensor("k", "INT64", ()),
+        ModelTensor("s", "BYTES", None),
+        ModelTensor("x", "FP32", (-1, 3)),
     )
     assert [(spec.name, spec.datatype) for spec in found.outputs] == [
         ("b", "BF16"),
@@ -242,9 +242,9 @@ def test_what_does_not_begin_like_a_plan_is_refused(content: bytes, tmp_path: Pa
 def test_with_tensorrt_installed_a_plan_tells_its_tensors(tmp_path: Path) -> None:
     path = plan(tmp_path / "m.plan", "input x FLOAT -1,3", "output y HALF -1,10")
     answer = child("plan", path)
-    found = Signature.from_json(answer["found"])
-    assert found.inputs == (TensorSpec("x", "FP32", (-1, 3)),)
-    assert found.outputs == (TensorSpec("y", "FP16", (-1, 10)),)
+    found = ModelSignature.from_json(answer["found"])
+    assert found.inputs == (ModelTensor("x", "FP32", (-1, 3)),)
+    assert found.outputs == (ModelTensor("y", "FP16", (-1, 10)),)
     assert found.facts["unread"] == ""
 
 

@@ -7,7 +7,7 @@ from load.pages import HOSTILE, Seen
 
 from serve.conversion.report_charts import histogram_svg
 from serve.conversion.report_page import limit_of, render_html
-from serve.conversion.request import Precision, Request
+from serve.conversion.request import ConversionRequest, Precision
 from serve.tensors.expected_outputs import Tolerance
 
 from .reports import ERROR, PASSED, report
@@ -47,8 +47,8 @@ def test_the_limit_is_drawn_and_what_lies_above_it_stands_out() -> None:
 
 
 def test_the_limit_is_that_of_the_precision_unless_somebody_has_said_another() -> None:
-    half = report(request=Request("saved", precision=Precision.FP16))
-    said = report(request=Request("saved", tolerances={"y": Tolerance(atol=0.5)}))
+    half = report(request=ConversionRequest("saved", precision=Precision.FP16))
+    said = report(request=ConversionRequest("saved", tolerances={"y": Tolerance(atol=0.5)}))
     scaled = replace(ERROR, scale=2.0)
     assert [limit_of(one, scaled) for one in (report(), half, said)] == [1e-4, 1e-2, 0.25]
     assert limit_of(report(), replace(ERROR, scale=0.0)) is None

@@ -12,11 +12,11 @@ import pytest
 from living import ends
 
 from serve.conversion.child_watch import follow
-from serve.conversion.limits import Limits, surroundings
+from serve.conversion.limits import ConversionLimits, surroundings
 from serve.core.errors import ConversionFailed, GateRefused
 from serve.processes import Program
 
-ROOMY = Limits(memory=2 << 30, seconds=30.0)
+ROOMY = ConversionLimits(memory=2 << 30, seconds=30.0)
 DONE = """print('>{"type": "done", "passed": true}')"""
 STAGE = """print('>{"type": "stage", "stage": "convert"}', flush=True)"""
 
@@ -28,7 +28,7 @@ def program(*lines: str) -> Program:
 class Ended:
     """How a scripted child ended: its fault, and the events that were relayed."""
 
-    def __init__(self, *lines: str, limits: Limits = ROOMY) -> None:
+    def __init__(self, *lines: str, limits: ConversionLimits = ROOMY) -> None:
         self.events: list[Mapping[str, Any]] = []
         self.fault: ConversionFailed | None = None
         try:
@@ -67,7 +67,7 @@ def test_a_child_that_takes_too_much_memory_is_killed_and_the_stage_is_named() -
         "import time",
         "held = bytearray(300 << 20)",
         "time.sleep(60)",
-        limits=Limits(200 << 20, 30.0),
+        limits=ConversionLimits(200 << 20, 30.0),
     )
     assert ended.code == "out_of_memory"
     assert "converting to ONNX" in ended.why and "the limit is 210 MB" in ended.why
@@ -78,7 +78,7 @@ def test_what_its_own_children_take_counts_as_well() -> None:
         "import subprocess, sys",
         "words = [sys.executable, '-c', 'import time; x = bytearray(300 << 20); time.sleep(60)']",
         "subprocess.run(words)",
-        limits=Limits(200 << 20, 30.0),
+        limits=ConversionLimits(200 << 20, 30.0),
     )
     assert ended.code == "out_of_memory"
 
@@ -97,7 +97,7 @@ def test_a_child_that_is_given_no_memory_has_run_out_of_it(line: str) -> None:
 
 def test_a_child_that_takes_too_long_is_killed() -> None:
     began = time.monotonic()
-    ended = Ended(STAGE, "import time; time.sleep(60)", limits=Limits(1 << 30, 0.5))
+    ended = Ended(STAGE, "import time; time.sleep(60)", limits=ConversionLimits(1 << 30, 0.5))
     assert (ended.code, ended.events[-1]["code"]) == ("timed_out", "timed_out")
     assert "converting to ONNX" in ended.why
     assert time.monotonic() - began < 10

@@ -7,7 +7,7 @@ import pytest
 from builders import Clock
 from refusals import refusal
 
-from serve.core.access import Access, Act, Key, Role, digest_of, is_ours, may
+from serve.core.access import Access, Act, ApiKey, Role, digest_of, is_ours, may
 from serve.core.errors import Forbidden, Invalid, ServegateError, Unauthenticated, UnknownModel
 
 
@@ -22,7 +22,7 @@ class Scene:
         is_required: bool = True,
     ) -> None:
         self.clock = Clock()
-        self.key, self.words = Key.create(role, models or ("*",), expires)
+        self.key, self.words = ApiKey.create(role, models or ("*",), expires)
         self.access = Access({self.key.id: self.key}, is_required=is_required, wall=self.clock)
 
     @property
@@ -111,7 +111,7 @@ def test_patterns_say_which_models_exist_for_a_key() -> None:
         (("[ab]*",), ["a", "b1"], ["c", "[ab]"]),
         (("!m",), ["!m"], ["m", "a"]),
     ):
-        key, _ = Key.create(Role.PREDICTOR, patterns)
+        key, _ = ApiKey.create(Role.PREDICTOR, patterns)
         assert [name for name in (*seen, *unseen) if key.sees(name)] == seen, (patterns, seen)
 
 
@@ -134,7 +134,7 @@ def test_a_key_without_an_end_does_not_end() -> None:
 
 def test_a_time_that_never_comes_is_refused() -> None:
     for expires in (float("nan"), float("inf"), float("-inf")):
-        refusal(Invalid, Key.create, Role.PREDICTOR, expires=expires)
+        refusal(Invalid, ApiKey.create, Role.PREDICTOR, expires=expires)
 
 
 # --- credentials ---------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_every_failure_to_authenticate_is_told_in_the_same_words() -> None:
 
 
 def test_a_key_of_one_id_does_not_open_with_the_secret_of_another() -> None:
-    one, two = Key.create(Role.ADMIN), Key.create(Role.ADMIN)
+    one, two = ApiKey.create(Role.ADMIN), ApiKey.create(Role.ADMIN)
     both = Access({k.id: k for k, _ in (one, two)}, is_required=True, wall=Clock())
     mixed = f"Bearer sg_{one[0].id}_{two[1].split('_', 2)[2]}"
     with pytest.raises(Unauthenticated):
@@ -236,7 +236,7 @@ def test_credentials_of_others_are_left_to_triton() -> None:
 
 
 def test_nothing_that_is_kept_of_a_key_tells_its_secret() -> None:
-    key, words = Key.create(Role.PREDICTOR, ("*",))
+    key, words = ApiKey.create(Role.PREDICTOR, ("*",))
     secret = words.removeprefix(f"sg_{key.id}_")
     assert key.digest == hashlib.sha256(secret.encode()).hexdigest() == digest_of(secret.encode())
     assert secret not in repr(dataclasses.asdict(key))
@@ -244,7 +244,7 @@ def test_nothing_that_is_kept_of_a_key_tells_its_secret() -> None:
 
 
 def test_no_two_keys_are_alike() -> None:
-    made = [Key.create(Role.PREDICTOR) for _ in range(100)]
+    made = [ApiKey.create(Role.PREDICTOR) for _ in range(100)]
     assert len({key.id for key, _ in made}) == len({words for _, words in made}) == 100
 
 
@@ -261,11 +261,11 @@ def test_what_was_never_a_key_is_refused() -> None:
         {"models": ()},
         {"models": ("a", "")},
     ):
-        refusal(Invalid, Key, **{**good, **change})
+        refusal(Invalid, ApiKey, **{**good, **change})
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    keys = [Key.create(Role.PREDICTOR) for _ in range(20)]
+    keys = [ApiKey.create(Role.PREDICTOR) for _ in range(20)]
     one = Access({key.id: key for key, _ in keys}, is_required=True, wall=Clock(), remembered=8)
     for key, words in keys:
         for spelling in (b"Bearer ", b"bearer ", b"Bearer  "):

@@ -6,7 +6,7 @@ import pytest
 from builders import target
 
 from serve.core.calls import Choice
-from serve.core.snapshot import Target
+from serve.core.snapshot import VersionTarget
 
 
 def test_a_choice_says_which_version_answers_and_why() -> None:
@@ -21,7 +21,7 @@ def test_a_choice_knows_whether_triton_calls_the_version_by_other_names() -> Non
         ("m--0123abcd", 2, True),
         ("m", 1, True),
     ):
-        there = Target("m", 2, physical_name, physical_version, "onnxruntime", ("a",))
+        there = VersionTarget("m", 2, physical_name, physical_version, "onnxruntime", ("a",))
         choice = Choice(there, "split", pinned=True)
         assert choice.is_renamed is renamed, (physical_name, physical_version)
         assert choice.labels == ("m", "2", "split")  # callers hear the names that they know

@@ -6,7 +6,7 @@ from typing import Any
 from refusals import refusal
 
 from serve.core.errors import Invalid
-from serve.core.flavours import BASE, Flavours, Machine, Needs, agree
+from serve.core.flavours import BASE, Machine, Needs, VersionFlavours, agree
 
 H100 = Machine("9.0", "10.13.2.6", gpu=True)
 CPU = Machine()
@@ -43,10 +43,12 @@ def test_versions_of_tensorrt_agree_as_far_as_both_are_told() -> None:
 
 def test_the_base_is_tried_last_unless_there_is_none() -> None:
     two = ({"name": "plan"}, {"name": "onnx+trt"})
-    names = [one.name for one in Flavours.parse(text(*two)).candidates]
+    names = [one.name for one in VersionFlavours.parse(text(*two)).candidates]
     assert names == ["plan", "onnx+trt", BASE]
-    assert [one.name for one in Flavours.parse(text(*two, base=False)).candidates] == names[:2]
-    assert [one.name for one in Flavours.parse("").candidates] == [BASE]
+    assert [one.name for one in VersionFlavours.parse(text(*two, base=False)).candidates] == names[
+        :2
+    ]
+    assert [one.name for one in VersionFlavours.parse("").candidates] == [BASE]
 
 
 def test_flavours_are_the_same_after_they_are_written_and_read() -> None:
@@ -57,18 +59,18 @@ def test_flavours_are_the_same_after_they_are_written_and_read() -> None:
         "needs": {"gpu": True, "compute_capability": ["9.0"], "tensorrt": ["10.13.2"]},
         "config": {"instance_group": [{"kind": "KIND_GPU"}]},
     }
-    flavours = Flavours.parse(text(full))
+    flavours = VersionFlavours.parse(text(full))
     assert flavours.preferred[0].to_json() == full
-    assert Flavours.parse(flavours.text()) == flavours
-    assert Flavours().text() == ""
+    assert VersionFlavours.parse(flavours.text()) == flavours
+    assert VersionFlavours().text() == ""
 
 
 def test_equal_flavours_have_one_spelling_and_their_order_counts() -> None:
     one, other = {"name": "a", "needs": {}}, {"name": "b", "file": "b.onnx"}
-    spelled = Flavours.parse(text(one, other)).text()
+    spelled = VersionFlavours.parse(text(one, other)).text()
     again = json.dumps(json.loads(text({"name": "a"}, other, base=True)), indent=3)
-    assert Flavours.parse(again).text() == spelled
-    assert Flavours.parse(text(other, one)).text() != spelled
+    assert VersionFlavours.parse(again).text() == spelled
+    assert VersionFlavours.parse(text(other, one)).text() != spelled
 
 
 def test_what_is_wrong_with_flavours_is_told() -> None:
@@ -91,7 +93,7 @@ def test_what_is_wrong_with_flavours_is_told() -> None:
         ('{"format": 1, "flavours": [{"name": "\\ud800"}]}', "not JSON"),
         ("[" * 100_000, "not JSON"),
     ):
-        error = refusal(Invalid, Flavours.parse, wrong)
+        error = refusal(Invalid, VersionFlavours.parse, wrong)
         assert why in str(error), wrong
 
 

@@ -9,13 +9,13 @@ import pytest
 from builders import replica, snapshot, target, view
 from refusals import refusal
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.core.errors import Invalid
 from serve.core.snapshot import Snapshot
 
 KEYS = (
-    Key("abcd", "0" * 64, Role.PREDICTOR, ("digits*", "m"), 2e9),
-    Key("efgh", "f" * 64, Role.ADMIN),
+    ApiKey("abcd", "0" * 64, Role.PREDICTOR, ("digits*", "m"), 2e9),
+    ApiKey("efgh", "f" * 64, Role.ADMIN),
 )
 
 

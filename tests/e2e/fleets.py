@@ -12,8 +12,8 @@ from ports import free_ports
 from serve.core.replicas import Replica
 from serve.processes.kernel import die_with
 from serve.triton.backend_directory import build_backend_directory
-from serve.triton.installation import Facts, Installation
-from serve.triton.local_triton import Setup, command
+from serve.triton.installation import Installation, MachineFacts
+from serve.triton.local_triton import LauncherSetup, command
 
 SECRET = "a secret of this fleet"
 
@@ -47,8 +47,8 @@ class Machine:
 
     def start_triton(self) -> None:
         """Start it on an address that stays the same."""
-        found = Installation.find(Facts.here())
-        setup = Setup(
+        found = Installation.find(MachineFacts.here())
+        setup = LauncherSetup(
             installation=found,
             backends=build_backend_directory(found, self._state),
             repositories=(str(self.repository),),
@@ -68,7 +68,7 @@ class Machine:
                 preexec_fn=partial(die_with, os.getpid()),
             )
 
-    def words(self, setup: Setup) -> tuple[str, ...]:
+    def words(self, setup: LauncherSetup) -> tuple[str, ...]:
         """The command line of its Triton."""
         return command(setup, self._replica, f"servegate-e2e-{os.getpid()}-{self.name}")
 

@@ -16,7 +16,7 @@ from relay import Relay
 from tritons import tritons
 
 from serve.control.decisions import ROUTE
-from serve.control.storage.store import Change, Store
+from serve.control.storage.store import Store, StoreEdit
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
@@ -63,7 +63,7 @@ def written_elsewhere(url, version):
 
     async def write():
         store = Store(url, clock=time.time)
-        change = Change(ROUTE, "m", {"split": {str(version): 100}}, "somebody else")
+        change = StoreEdit(ROUTE, "m", {"split": {str(version): 100}}, "somebody else")
         await store.apply(change)
         store.close()
 

@@ -28,9 +28,9 @@ from ports import free_ports
 from serve.app.membership import calls_in_flight
 from serve.app.paths import SNAPSHOT_FILE
 from serve.control.fleet import Fleet
-from serve.control.gateway import Gateway, Place
+from serve.control.gateway import GatewayAddress, GatewayClient
 from serve.control.live.sources import Sources
-from serve.control.scaling.arrivals import Arrivals
+from serve.control.scaling.arrivals import ModelArrivals
 
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
 BODY = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
@@ -80,15 +80,15 @@ class Scene:
         self.proxies, self.model = proxies, model
         self.url = f"http://gateways.test:{proxies[0].metrics}/metrics"
 
-    def play(self, story: Callable[[Gateway], Coroutine[Any, Any, Any]]) -> Any:
+    def play(self, story: Callable[[GatewayClient], Coroutine[Any, Any, Any]]) -> Any:
         """With a gateway as the control plane has it."""
 
         async def found(host: str) -> Collection[str]:
             return ADDRESSES
 
         async def run() -> Any:
-            place = Place("http://127.0.0.1:1", "127.0.0.1:1", self.url)
-            gateway = Gateway(place, key=lambda: "", trust=None, resolve=found)
+            place = GatewayAddress("http://127.0.0.1:1", "127.0.0.1:1", self.url)
+            gateway = GatewayClient(place, key=lambda: "", trust=None, resolve=found)
             try:
                 return await story(gateway)
             finally:
@@ -139,8 +139,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.mark.slow
 def test_hints_and_live_see_the_calls_of_both(scene: Scene) -> None:
-    async def story(gateway: Gateway) -> None:
-        arrivals, fleet = Arrivals(), Fleet((replica("a"),), clock=time.monotonic)
+    async def story(gateway: GatewayClient) -> None:
+        arrivals, fleet = ModelArrivals(), Fleet((replica("a"),), clock=time.monotonic)
 
         async def readings(one: Any) -> None:
             return None
@@ -168,7 +168,7 @@ def test_hints_and_live_see_the_calls_of_both(scene: Scene) -> None:
 def test_a_replica_is_let_go_only_when_both_say_that_nobody_calls_it(scene: Scene) -> None:
     _, second = scene.proxies
 
-    async def story(gateway: Gateway) -> None:
+    async def story(gateway: GatewayClient) -> None:
         assert await calls_in_flight(gateway) == {"a": 0.0}
         with scene.held(second):
             assert await calls_in_flight(gateway) == {"a": 1.0}

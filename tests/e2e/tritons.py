@@ -11,13 +11,13 @@ _PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
 from serve.processes import Ledger
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.launcher import Launcher
 
 async def main(folder, repository, count):
     local = Launcher(
         count, [str(repository)], state=folder / "triton",
-        installation=Installation.find(Facts.here()),
+        installation=Installation.find(MachineFacts.here()),
         ledger=Ledger(folder / "triton" / "children.json"),
         logger=logging.getLogger("servegate.triton"),
     )

@@ -3,14 +3,14 @@
 from fuzz.cutting import ways
 
 from serve.core.errors import BadRequest
-from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages, read_prefix
+from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, MessageCutter, read_prefix
 
 
 def play(data: bytes) -> None:
     """See the module."""
     judged, is_bad = _messages(data)
     for _, pieces in ways(data):
-        messages, whole, part = Messages(), [], b""
+        messages, whole, part = MessageCutter(), [], b""
         has_failed = False
         try:
             for piece in pieces:

@@ -9,9 +9,9 @@ import hpack
 from serve.core.errors import ServegateError
 from serve.wire.grpc_head_templates import RequestMemo
 from serve.wire.grpc_heads import answer_memo
-from serve.wire.grpc_requests import RequestHead, Requests
-from serve.wire.hpack_blocks import Blocks, Field, Fields, Memo
-from serve.wire.http2 import Fault, Malformed
+from serve.wire.grpc_requests import GrpcRequestReader, RequestHead
+from serve.wire.hpack_blocks import Field, Fields, HeaderBlocks, Memo
+from serve.wire.http2 import ConnectionFault, Malformed
 
 LIMIT = 4000  # bytes of a header list
 _ACKNOWLEDGED = 0xFFFF
@@ -27,9 +27,9 @@ def play(data: bytes) -> None:
         rewritten[:] = [b"".join(name.literal + value for name, value in read)]
         return [(name.name, fields.value((name, value))) for name, value in read]
 
-    blocks = Blocks(Memo(fields, make), LIMIT)
+    blocks = HeaderBlocks(Memo(fields, make), LIMIT)
     judge = hpack.Decoder(max_header_list_size=1 << 20)
-    answers, requests = answer_memo(), RequestMemo(Requests(LIMIT))
+    answers, requests = answer_memo(), RequestMemo(GrpcRequestReader(LIMIT))
     for block in _blocks(data):
         if block is None:
             blocks.acknowledged()
@@ -38,7 +38,7 @@ def play(data: bytes) -> None:
         rewritten.clear()
         try:
             pairs = blocks.read(block)
-        except Fault:
+        except ConnectionFault:
             return  # the connection ends
         if blocks.is_stateless and not was_stateless:
             judge.header_table_size = 0
@@ -58,8 +58,8 @@ def _read_as_head(memo: Memo[object], block: bytes) -> None:
     said = []
     for _ in range(2):
         try:
-            said.append(_meaning(Blocks.read(_stateless(memo), block)))
-        except (Fault, Malformed, ServegateError) as error:
+            said.append(_meaning(HeaderBlocks.read(_stateless(memo), block)))
+        except (ConnectionFault, Malformed, ServegateError) as error:
             said.append(repr(error))
     assert said[0] == said[1]
 
@@ -75,8 +75,8 @@ def _meaning(head: object) -> str:
     return repr((head, head.authorization, passed))
 
 
-def _stateless(memo: Memo[object]) -> "Blocks[object]":
-    blocks: Blocks[object] = Blocks(memo, LIMIT)
+def _stateless(memo: Memo[object]) -> "HeaderBlocks[object]":
+    blocks: HeaderBlocks[object] = HeaderBlocks(memo, LIMIT)
     blocks._decoder = None
     return blocks
 

@@ -12,7 +12,7 @@ from fuzz.strict_http import requests
 from serve.core.errors import BadRequest, ServegateError
 from serve.wire import kserve_http
 from serve.wire.http_head import BadHead, read_reply_head
-from serve.wire.kserve_http import Question, infer_head
+from serve.wire.kserve_http import KServeQuestion, infer_head
 
 _TRITON = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?(?:/(infer|ready|config|stats))?")
 
@@ -94,7 +94,7 @@ def _path(line: bytes) -> None:
         asked = kserve_http.parse(method.decode("latin-1"), path)
     except ServegateError:
         return
-    if not isinstance(asked, Question) or not asked.model:
+    if not isinstance(asked, KServeQuestion) or not asked.model:
         assert path.startswith(b"/v2")
         return
     number = int(asked.selector) if re.fullmatch("[0-9]{1,18}", asked.selector) else None

@@ -25,7 +25,7 @@ from fuzz import strict_http
 from fuzz.wires import Complaints, Loop, Wire
 from uvicorn.server import ServerState
 
-from serve.app.http_server import Server
+from serve.app.http_server import HttpServer
 from serve.core.limits import Limits
 from serve.core.snapshot import Snapshot
 from serve.listeners.application import application
@@ -159,7 +159,7 @@ class HttpScene:
     """One client, one input."""
 
     _loop: Loop | None = None
-    _server: Server | None = None
+    _server: HttpServer | None = None
     _current: KServeHttp
 
     def __init__(self, *, is_narrow: bool, script: bytes | None = None) -> None:
@@ -167,7 +167,7 @@ class HttpScene:
         if cls._loop is None or asyncio.get_event_loop_policy() is None:
             cls._loop = Loop()
             Complaints(cls._loop)
-            cls._server = Server(application(cls._application), protocol=HttpClientConnection)
+            cls._server = HttpServer(application(cls._application), protocol=HttpClientConnection)
             cls._server.config.load()
         loop = self.loop = cls._loop
         asyncio.set_event_loop(loop)

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from serve.core.calls import Verb
-from serve.listeners.grpc.model_names import Restoring
+from serve.listeners.grpc.model_names import RestoredAnswer
 from serve.wire import model_names
 from serve.wire.grpc_messages import PREFIX
 
@@ -71,13 +71,13 @@ def _error(sentence: bytes) -> None:
         text = sentence.decode()
     except UnicodeDecodeError:
         return
-    assert Restoring(Verb.INFER, TARGET).in_sentence(text) == restored.decode()
+    assert RestoredAnswer(Verb.INFER, TARGET).in_sentence(text) == restored.decode()
 
 
 def _grpc(message: bytes, verb: Verb, kind: Any) -> None:
     stream = PREFIX.pack(0, len(message)) + message
     for _, pieces in ways(stream):
-        changed = Restoring(verb, TARGET)
+        changed = RestoredAnswer(verb, TARGET)
         out = b"".join(bytes(part) for piece in pieces for part in changed.pass_on(piece))
         assert PREFIX.unpack_from(out) == (0, len(out) - 5), out[:5]
     try:

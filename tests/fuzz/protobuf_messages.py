@@ -111,7 +111,7 @@ def _walk(data: bytes) -> None:
         names = None
     assert names == (None if seen is None else (seen.model, seen.version))
     for _, pieces in ways(data):
-        walk, is_whole = protobuf.Walk(), True
+        walk, is_whole = protobuf.FieldWalk(), True
         try:
             for piece in pieces:
                 walk.follow(piece)

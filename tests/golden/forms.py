@@ -28,7 +28,7 @@ from serve.admin.api.application import create
 from serve.app import tls
 from serve.app.control import ControlPlane
 from serve.app.usage import families
-from serve.app.worker import Worker
+from serve.app.worker import ProxyWorker
 from serve.cli.main import app
 from serve.control.added_cases import Added
 from serve.control.batching.reconfiguration import Reconfiguration
@@ -37,18 +37,18 @@ from serve.control.deliveries.agents import Page
 from serve.control.evaluation.dataset import Dataset
 from serve.control.evaluation.evaluation import Evaluation
 from serve.control.scaling.pools import PoolSettings
-from serve.control.scaling.told import Told
+from serve.control.scaling.told import PoolNumbers
 from serve.control.tries.records import Try
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.conversion.gate.metric import Metric as Judgement
 from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.facts import Facts
-from serve.conversion.report import Report
-from serve.conversion.request import Request
+from serve.conversion.plans.facts import PlanFacts
+from serve.conversion.report import ConversionReport
+from serve.conversion.request import ConversionRequest
 from serve.core.flavours import Flavour
 from serve.settings import Settings
 from serve.tensors.preprocessing.steps import ImageSteps, TextSteps
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 from serve.tensors.skew import SkewReport
 
 FOLDER = Path(__file__).parent
@@ -56,8 +56,8 @@ STORED = {
     "added golden case": Added,
     "batching configuration": Reconfiguration,
     "conversion": Job,
-    "conversion report": Report,
-    "conversion request": Request,
+    "conversion report": ConversionReport,
+    "conversion request": ConversionRequest,
     "dataset": Dataset,
     "delivery to agents": Page,
     "evaluation": Evaluation,
@@ -66,13 +66,13 @@ STORED = {
     "pool": PoolSettings,
     "preprocessing of images": ImageSteps,
     "preprocessing of texts": TextSteps,
-    "scaling hint": Told,
-    "signature": Signature,
+    "scaling hint": PoolNumbers,
+    "signature": ModelSignature,
     "skew report": SkewReport,
     "TensorRT options": Options,
-    "TensorRT plan": Facts,
+    "TensorRT plan": PlanFacts,
     "try": Try,
-    "version": Version,
+    "version": PublishedVersion,
 }
 _WORDS = {"title", "description", "summary", "operationId", "tags", "examples", "example"}
 
@@ -127,7 +127,7 @@ def _line(value: Any) -> str:
 
 
 async def _metrics(settings: Settings) -> str:
-    registries = (Worker(settings, 0, secret="-").registry, ControlPlane(settings).registry)
+    registries = (ProxyWorker(settings, 0, secret="-").registry, ControlPlane(settings).registry)
     lines, known = set(), dict[str, tuple[str, ...]]()
     for registry in registries:
         for collector in registry._collector_to_names:

@@ -12,7 +12,7 @@ from cli.commands import servegate
 
 from k8s.cluster import ROOT
 from serve.cli.main import app
-from serve.conversion.plans.job import Place, manifest
+from serve.conversion.plans.job import PlanPlace, manifest
 
 COMPONENTS = ROOT / "k8s/components"
 EXAMPLES = sorted((ROOT / "k8s/examples/conversion").glob("*.yaml"))
@@ -44,7 +44,7 @@ def test_the_load_test_is_what_its_command_prints() -> None:
 def test_the_building_of_a_plan_is_what_its_command_prints() -> None:
     words = printed_by("conversion")
     kit = option(words, "--kit")
-    place = Place(option(words, "--image"), option(words, "--claim"), kit)
+    place = PlanPlace(option(words, "--image"), option(words, "--claim"), kit)
     expected = yaml.safe_load(manifest(kit.removesuffix("-kit"), place))
     assert documents(COMPONENTS / "conversion/job.yaml") == [expected]
     parse(words)

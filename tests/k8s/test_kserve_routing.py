@@ -16,7 +16,7 @@ import pytest
 
 from k8s.rendering import Rendering
 from k8s.test_try_serves import Tried
-from serve.triton.local_triton import Setup
+from serve.triton.local_triton import LauncherSetup
 
 pytestmark = pytest.mark.triton
 POD = "digits-predictor-6d5f"
@@ -25,7 +25,7 @@ POD = "digits-predictor-6d5f"
 class Predictor(fleets.Machine):
     """A Triton that loads what it finds when it starts, and refuses to be told."""
 
-    def words(self, setup: Setup) -> tuple[str, ...]:
+    def words(self, setup: LauncherSetup) -> tuple[str, ...]:
         """See `Machine`."""
         words = super().words(setup)
         own = tuple(word.replace("control-mode=explicit", "control-mode=none") for word in words)

@@ -24,13 +24,13 @@ from k8s.cluster import ROOT
 TLS = ROOT / "k8s/components/tls"
 _ASK = """
 import asyncio, sys
-from serve.app.internal_http import Line
+from serve.app.internal_http import InternalConnection
 from serve.app.tls import client_context
 from serve.settings import from_environment
 
 async def ask():
     settings = from_environment()
-    async with Line(sys.argv[1], trust=lambda: client_context(settings)) as line:
+    async with InternalConnection(sys.argv[1], trust=lambda: client_context(settings)) as line:
         print((await line.get("/")).status)
 
 asyncio.run(ask())

@@ -40,7 +40,7 @@ from serve.core.snapshot import Snapshot
 from serve.listeners.grpc.fleet import FleetGrpc
 from serve.listeners.grpc.kserve import KServeGrpc
 from serve.listeners.grpc.services import Service
-from serve.proxy.journal import Ended, Journal
+from serve.proxy.journal import EndedCall, Journal
 from serve.triton.grpc_pool import GrpcPool
 
 ONE = snapshot(view(target(1, "a")))
@@ -70,7 +70,7 @@ class Log:
     def takes(self) -> bool:
         return True
 
-    def write(self, ended: Ended) -> None:
+    def write(self, ended: EndedCall) -> None:
         assert ended.call.origin is not None
         line = Line(ended.call.model, ended.replica.name, ended.code, ended.account())
         self.lines.append(line)

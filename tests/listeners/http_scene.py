@@ -33,12 +33,12 @@ from listeners.http_clients import Answer, Client
 from listeners.http_replicas import Hand, Received, Replica
 from loops import BOTH, LOOPS, parametrized
 
-from serve.app.http_server import Server
+from serve.app.http_server import HttpServer
 from serve.core.calls import Account
 from serve.core.snapshot import Snapshot
 from serve.listeners.http.connection import HttpClientConnection
 from serve.listeners.http.kserve import KServeHttp
-from serve.proxy.journal import Ended
+from serve.proxy.journal import EndedCall
 from serve.settings import Settings
 from serve.triton.http_connection import HttpConnection
 from serve.triton.http_pool import Pool
@@ -56,7 +56,7 @@ class Log:
     def takes(self) -> bool:
         return True
 
-    def write(self, ended: Ended) -> None:
+    def write(self, ended: EndedCall) -> None:
         if ended.call.origin is not None:
             self.lines.append((ended.call.model, ended.code, ended.account()))
 
@@ -82,7 +82,7 @@ class Scene:
     plane: DataPlane
     pool: Pool
     listener: KServeHttp
-    server: Server
+    server: HttpServer
     port: int
     replicas: list[Replica]
     log: Log
@@ -253,9 +253,9 @@ async def scene(
 
 async def _serve(
     app: Any, listener: KServeHttp, port: socket.socket, tls: ssl.SSLContext | None
-) -> Server:
+) -> HttpServer:
     """A server without its main loop, which would cost every test a tenth of a second."""
-    server = Server(app, protocol=partial(HttpClientConnection, listener), tls=tls)
+    server = HttpServer(app, protocol=partial(HttpClientConnection, listener), tls=tls)
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[port])

@@ -15,7 +15,7 @@ from listeners.http_scene import in_scene
 from loops import on_loops
 
 from serve.listeners.grpc.connection import GrpcClientConnection
-from serve.proxy.journal import Ended
+from serve.proxy.journal import EndedCall
 
 TWO_MODELS = snapshot(view(target(1, "a")), view(target(1, "a", model="n"), name="n"))
 
@@ -29,7 +29,7 @@ class Faults:
     def takes(self) -> bool:
         return True
 
-    def write(self, ended: Ended) -> None:
+    def write(self, ended: EndedCall) -> None:
         if ended.call.model == "n":
             self.raised += 1
             raise ZeroDivisionError("a fault")

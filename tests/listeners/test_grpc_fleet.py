@@ -9,7 +9,7 @@ from grpc_wire import Received
 from listeners.grpc_scene import ONE, TWO, Scene, fleet, in_scene
 from tritonclient.grpc import service_pb2 as pb
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.core.snapshot import Snapshot
 from serve.wire.statistics_grpc import INDEX, METADATA, STATISTICS
 
@@ -22,7 +22,7 @@ ANSWERS: dict[str, Any] = {
     INDEX: pb.RepositoryIndexResponse,
     METADATA: pb.ModelMetadataResponse,
 }
-KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
+KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("m",))
 PHYSICAL = target(2, "b", physical="m--0a1b2c3d")
 
 

@@ -13,7 +13,7 @@ from listeners.http_messages import get, reply, request
 from listeners.http_replicas import Script, answering, breaking_off
 from listeners.http_scene import Scene, in_scene
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 
 OURS = view(target(1, "a", "b"), target(2, "b", physical="m--0a1b2c3d"), labels={"stable": 2})
 TWO = snapshot(OURS, view(target(1, "b", model="n"), name="n"), generation=7)
@@ -187,7 +187,7 @@ async def test_without_replicas_there_is_no_answer(scene: Scene) -> None:
     assert (await scene.ask(index())).code == "no_replica"
 
 
-KEY, SECRET = Key.create(Role.PREDICTOR, ("n*",))
+KEY, SECRET = ApiKey.create(Role.PREDICTOR, ("n*",))
 GUARDED = dataclasses.replace(TWO, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
 BEARER = f"Authorization: Bearer {SECRET}"
 

@@ -15,12 +15,12 @@ from listeners.http_messages import INFER, MIB, chunked, get, reply, request
 from listeners.http_replicas import Received, answering
 from listeners.http_scene import Scene, in_scene
 
-from serve.app.http_server import Server
-from serve.core.access import Key, Role
+from serve.app.http_server import HttpServer
+from serve.core.access import ApiKey, Role
 from serve.listeners.http.connection import HttpClientConnection
 
-KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
-OTHER, OTHER_WORDS = Key.create(Role.PREDICTOR, ("other",))
+KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("m",))
+OTHER, OTHER_WORDS = ApiKey.create(Role.PREDICTOR, ("other",))
 BEARER = f"Authorization: Bearer {WORDS}"
 OPEN = snapshot(
     view(target(1, "a")),
@@ -254,7 +254,7 @@ def app() -> FastAPI:
 @asynccontextmanager
 async def behind(scene: Scene, application: Any) -> AsyncIterator[Client]:
     """A client of this application, on a port of the scene's listener."""
-    server = Server(application, protocol=partial(HttpClientConnection, scene.listener))
+    server = HttpServer(application, protocol=partial(HttpClientConnection, scene.listener))
     server.config.load()
     loop = asyncio.get_running_loop()
     made = partial(HttpClientConnection, scene.listener, server.config, server.server_state, {})

@@ -12,12 +12,12 @@ from listeners.http_messages import CHUNKED, GOOD, HEAD, MIB, chunk, get, reply,
 from listeners.http_replicas import Received, Script, answering
 from listeners.http_scene import Scene, in_scene
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.core.routes import Split
 from serve.listeners.http.predict_call import KEPT
 from serve.triton.http_connection import HIGH_WATER
 
-KEY, WORDS = Key.create(Role.PREDICTOR, ("n",))
+KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("n",))
 SLEEPING = dataclasses.replace(view(asleep=True), split=Split.of({1: 100}))
 ASLEEP = snapshot(SLEEPING, replicas=("a",))
 AWAKE = snapshot(view(target(1, "a")))

@@ -22,11 +22,11 @@ from grpc_wire import (
 from listeners.grpc_scene import Scene, in_scene
 from tritonclient.grpc import service_pb2
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.wire.kserve_grpc import SERVICE
 
 OPEN = snapshot(view(target(1, "a")), view(target(1, "a", model="secret"), name="secret"))
-KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
+KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("m",))
 GUARDED = replace(OPEN, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
 BEARER = ("authorization", f"Bearer {WORDS}")
 BASIC = ("authorization", "Basic bWU6eW91")

@@ -26,7 +26,7 @@ from serve.core.errors import NotFound
 from serve.core.snapshot import Snapshot
 from serve.listeners.grpc.health import CHECK, health
 from serve.listeners.grpc.reflection import ReflectionService
-from serve.listeners.grpc.services import Asked, Service, Streaming, Unary
+from serve.listeners.grpc.services import Service, ServiceRequest, Streaming, Unary
 from serve.wire.reflection import METHODS
 
 UNARY, STREAM = "/test.Service/Unary", "/test.Service/Stream"
@@ -34,11 +34,11 @@ Messages = AsyncIterator[bytes]
 Answers = AsyncGenerator[bytes, None]
 
 
-async def upside_down(asked: Asked) -> Reply:
+async def upside_down(asked: ServiceRequest) -> Reply:
     return Reply(0, asked.message[::-1], ((b"x-more", b"1"),))
 
 
-async def echo(asked: Asked, messages: Messages) -> Answers:
+async def echo(asked: ServiceRequest, messages: Messages) -> Answers:
     async for one in messages:
         yield one
 
@@ -75,9 +75,9 @@ async def test_a_message_comes_whole_however_it_was_cut_and_packed(scene: Scene)
 
 @on_loops()
 async def test_a_service_gets_the_credential_and_the_metadata_of_a_call() -> None:
-    calls: list[Asked] = []
+    calls: list[ServiceRequest] = []
 
-    async def listen(asked: Asked) -> Reply:
+    async def listen(asked: ServiceRequest) -> Reply:
         calls.append(asked)
         return Reply(0, b"")
 
@@ -105,10 +105,10 @@ async def test_a_service_gets_the_credential_and_the_metadata_of_a_call() -> Non
 async def test_an_error_of_a_service_becomes_a_status(
     error: Exception, status: int, said: str
 ) -> None:
-    async def fail(asked: Asked) -> Reply:
+    async def fail(asked: ServiceRequest) -> Reply:
         raise error
 
-    async def fail_later(asked: Asked, messages: Messages) -> Answers:
+    async def fail_later(asked: ServiceRequest, messages: Messages) -> Answers:
         yield b"first"
         raise error
 
@@ -163,7 +163,7 @@ async def test_a_stream_without_messages_ends_well(scene: Scene) -> None:
 async def test_a_client_that_does_not_read_stops_the_stream_and_its_own_messages() -> None:
     taken = 0
 
-    async def count(asked: Asked, messages: Messages) -> Answers:
+    async def count(asked: ServiceRequest, messages: Messages) -> Answers:
         nonlocal taken
         async for one in messages:
             taken += 1
@@ -188,7 +188,7 @@ async def test_a_call_whose_client_leaves_is_cancelled() -> None:
     cancelled: list[str] = []
     begun = asyncio.Event()
 
-    async def wait(asked: Asked) -> Reply:
+    async def wait(asked: ServiceRequest) -> Reply:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -196,7 +196,7 @@ async def test_a_call_whose_client_leaves_is_cancelled() -> None:
             cancelled.append(asked.method)
         return Reply(0, b"")
 
-    async def wait_for_ever(asked: Asked, messages: Messages) -> Answers:
+    async def wait_for_ever(asked: ServiceRequest, messages: Messages) -> Answers:
         yield b""
         await wait(asked)
 
@@ -214,7 +214,7 @@ async def test_a_call_whose_client_leaves_is_cancelled() -> None:
 
 @on_loops()
 async def test_a_call_whose_time_is_over_ends_with_the_status_of_a_deadline() -> None:
-    async def wait(asked: Asked) -> Reply:
+    async def wait(asked: ServiceRequest) -> Reply:
         return await asyncio.get_running_loop().create_future()
 
     services: Mapping[str, Service] = {UNARY: Unary(wait), STREAM: Streaming(echo)}
@@ -233,7 +233,7 @@ async def test_a_call_whose_time_is_over_ends_with_the_status_of_a_deadline() ->
 
 @on_loops()
 async def test_a_handler_may_end_a_stream_before_its_client_does() -> None:
-    async def first(asked: Asked, messages: Messages) -> Answers:
+    async def first(asked: ServiceRequest, messages: Messages) -> Answers:
         async for one in messages:
             yield one
             return
@@ -275,7 +275,7 @@ def test_the_gateway_serves_when_it_is_ready_and_does_not_stop(
 ) -> None:
     service = health(DataPlane(now).gateway, lambda: is_draining)[CHECK]
     assert isinstance(service, Unary)
-    asked = Asked(CHECK, b"\x0a\x01x", (), b"", 1e9, "7", NoOrigin())
+    asked = ServiceRequest(CHECK, b"\x0a\x01x", (), b"", 1e9, "7", NoOrigin())
 
     async def check() -> Reply:
         return await service.answer(asked)

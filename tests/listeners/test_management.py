@@ -12,7 +12,7 @@ import pytest
 from builders import Clock, DataPlane, replica, snapshot, target, view
 from grpc_wire import BOUND, LIMITS, Triton
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.core.calls import Headers, Reply
 from serve.core.errors import (
     Forbidden,
@@ -24,11 +24,11 @@ from serve.core.errors import (
 )
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.listeners.grpc.services import Asked, Unary
+from serve.listeners.grpc.services import ServiceRequest, Unary
 from serve.listeners.management import Management
 from serve.triton.grpc_pool import GrpcPool
 from serve.wire.kserve_grpc import SERVICE
-from serve.wire.management import Wish
+from serve.wire.management import ManagementOrder
 
 LOAD = b"/v2/repository/models/m/load"
 STATUS = b"/v2/systemsharedmemory/status"
@@ -38,10 +38,12 @@ class Manager:
     """Stands for the way to the control plane."""
 
     def __init__(self) -> None:
-        self.wishes: list[tuple[Wish, str]] = []
+        self.wishes: list[tuple[ManagementOrder, str]] = []
         self.error: ServegateError | None = None
 
-    async def manage(self, wish: Wish, *, author: str, within: float) -> Mapping[str, Any]:
+    async def manage(
+        self, wish: ManagementOrder, *, author: str, within: float
+    ) -> Mapping[str, Any]:
         self.wishes.append((wish, author))
         if self.error:
             raise self.error
@@ -62,7 +64,7 @@ class Pool:
 class Scene:
     def __init__(
         self,
-        *keys: Key,
+        *keys: ApiKey,
         replicas: Mapping[str, Replica] | None = None,
         grpc_pool: GrpcPool | None = None,
     ) -> None:
@@ -105,7 +107,9 @@ class Scene:
         service = self.management.services()[SERVICE + method]
         assert isinstance(service, Unary)
         credential = f"Bearer {token}".encode() if token else b""
-        asked = Asked(SERVICE + method, b"\x12\x01m", headers, credential, math.inf, "1", None)  # type: ignore[arg-type]
+        asked = ServiceRequest(
+            SERVICE + method, b"\x12\x01m", headers, credential, math.inf, "1", None
+        )  # type: ignore[arg-type]
         answer: Reply = asyncio.run(service.answer(asked))  # type: ignore[arg-type]
         return answer
 
@@ -124,12 +128,12 @@ def test_without_keys_whoever_reaches_the_port_may_manage() -> None:
     scene = Scene()
     assert scene.http() == Reply(200, b"", ((b"content-type", b"application/json"),))
     assert scene.grpc("RepositoryModelLoad") == Reply(0, b"")
-    assert scene.manager.wishes == [(Wish("load", "m"), "a data port")] * 2
+    assert scene.manager.wishes == [(ManagementOrder("load", "m"), "a data port")] * 2
 
 
 def test_only_an_admin_key_may_manage() -> None:
-    predictor, predicts = Key.create(Role.PREDICTOR)
-    admin, manages = Key.create(Role.ADMIN)
+    predictor, predicts = ApiKey.create(Role.PREDICTOR)
+    admin, manages = ApiKey.create(Role.ADMIN)
     scene = Scene(predictor, admin)
     for act in (scene.http, lambda token="": scene.grpc("RepositoryModelUnload", token)):
         with pytest.raises(Unauthenticated):
@@ -138,7 +142,7 @@ def test_only_an_admin_key_may_manage() -> None:
             act(token=predicts)
     assert scene.manager.wishes == []
     assert scene.http(token=manages).status == 200
-    assert scene.manager.wishes == [(Wish("load", "m"), f"key:{admin.id}")]
+    assert scene.manager.wishes == [(ManagementOrder("load", "m"), f"key:{admin.id}")]
     assert errors(scene) == {"unauthenticated": 2, "forbidden": 2}
 
 
@@ -170,7 +174,7 @@ def test_a_page_of_another_site_may_ask_what_it_cannot_read() -> None:
 
 
 def test_a_model_that_the_admin_key_does_not_name_does_not_exist_for_it() -> None:
-    key, token = Key.create(Role.ADMIN, ("other*",))
+    key, token = ApiKey.create(Role.ADMIN, ("other*",))
     with pytest.raises(UnknownModel):
         Scene(key).http(token=token)
 
@@ -210,7 +214,7 @@ def test_shared_memory_over_grpc_passes_in_both_directions_as_it_is() -> None:
         service = scene.management.services()[method]
         assert isinstance(service, Unary)
         end = scene.plane.clock() + BOUND
-        asked = Asked(method, b"\x0a\x03a/b", (), b"", end, "1", None)  # type: ignore[arg-type]
+        asked = ServiceRequest(method, b"\x0a\x03a/b", (), b"", end, "1", None)  # type: ignore[arg-type]
         try:
             reply = await service.answer(asked)
             return reply, [call.messages for call in triton.calls]

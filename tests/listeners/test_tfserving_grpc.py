@@ -20,8 +20,8 @@ from listeners.tfserving_scene import (
     model,
 )
 
-from serve.core.access import Key, Role
-from serve.tensors.tfserving_tensors import Tensor
+from serve.core.access import ApiKey, Role
+from serve.tensors.tfserving_tensors import RawTensor
 from serve.wire.tfserving_messages import messages
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -31,7 +31,7 @@ NOT_FOUND, INVALID, PRECONDITION, UNIMPLEMENTED = 5, 3, 9, 12
 EXHAUSTED, INTERNAL, UNAUTHENTICATED = 8, 13, 16
 
 X = tf.tensor(tf.FLOAT, [2, 2], tf.floats(1, 2, 3, 4))
-KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
+KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("m",))
 GUARDED = dataclasses.replace(ONE, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
 
 
@@ -48,7 +48,7 @@ async def test_a_predict_call_is_answered_with_tensors_and_the_version(front: Fr
     assert trailers["servegate-version"] == "1; by=split; generation=1"
     assert trailers["servegate-request-id"] == "me"
     sent = inference(front.a.requests[-1])
-    assert sent.inputs == {"x": Tensor("FP32", (2, 2), struct.pack("<4f", 1, 2, 3, 4))}
+    assert sent.inputs == {"x": RawTensor("FP32", (2, 2), struct.pack("<4f", 1, 2, 3, 4))}
 
 
 @in_front()

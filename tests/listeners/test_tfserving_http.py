@@ -21,14 +21,14 @@ from listeners.tfserving_scene import (
     outputs_reply,
 )
 
-from serve.core.access import Key, Role
-from serve.tensors.tfserving_tensors import LARGE, Tensor, pack, unpack
+from serve.core.access import ApiKey, Role
+from serve.tensors.tfserving_tensors import LARGE, RawTensor, pack, unpack
 
 ROWS = {"instances": [[1.0, 2.0], [3.0, 4.0]]}
 TWICE = {"predictions": [[1.0, 2.0], [3.0, 4.0]]}
 PREDICT = "/v1/models/m:predict"
 TWO = snapshot(view(target(1, "a", "b")))
-KEY, WORDS = Key.create(Role.PREDICTOR, ("m",))
+KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("m",))
 GUARDED = dataclasses.replace(ONE, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
 
 
@@ -375,13 +375,13 @@ async def test_the_metadata_are_the_models_signature(front: Front) -> None:
 # --- classify and regress ---------------------------------------------------------------------
 
 
-def scores(asked: Inference) -> dict[str, Tensor]:
+def scores(asked: Inference) -> dict[str, RawTensor]:
     """Two classes; with Triton's classification extension they have names."""
     [output] = asked.head.get("outputs", [{"name": "y"}])
     count = len(asked.inputs["x"].raw) // 8
     if "classification" in output.get("parameters", {}):
-        return {"y": Tensor("BYTES", (1, 2), pack([b"0.75:1:dog", b"0.25:0:a:cat"], "BYTES"))}
-    return {"y": Tensor("FP32", (count, 2), pack([0.25, 0.75] * count, "FP32"))}
+        return {"y": RawTensor("BYTES", (1, 2), pack([b"0.75:1:dog", b"0.25:0:a:cat"], "BYTES"))}
+    return {"y": RawTensor("FP32", (count, 2), pack([0.25, 0.75] * count, "FP32"))}
 
 
 EXAMPLES = {"context": {"x": [1, 2]}, "examples": [{}, {"other": "y"}]}
@@ -405,8 +405,8 @@ async def test_classes_are_pairs_of_label_and_score_in_their_order(front: Front)
 
 @in_front()
 async def test_a_classifier_may_have_an_output_of_labels(front: Front) -> None:
-    def both(asked: Inference) -> dict[str, Tensor]:
-        names = Tensor("BYTES", (1, 2), pack([b"cat", b"dog"], "BYTES"))
+    def both(asked: Inference) -> dict[str, RawTensor]:
+        names = RawTensor("BYTES", (1, 2), pack([b"cat", b"dog"], "BYTES"))
         return {"scores": scores(asked)["y"], "classes": names}
 
     front.a.script = model(
@@ -419,9 +419,9 @@ async def test_a_classifier_may_have_an_output_of_labels(front: Front) -> None:
 
 @in_front()
 async def test_a_regression_gives_a_number_for_each_example(front: Front) -> None:
-    def half_plus_two(asked: Inference) -> dict[str, Tensor]:
+    def half_plus_two(asked: Inference) -> dict[str, RawTensor]:
         values = [value / 2 + 2 for value in unpack(asked.inputs["x"])]
-        return {"y": Tensor("FP32", (len(values), 1), pack(values, "FP32"))}
+        return {"y": RawTensor("FP32", (len(values), 1), pack(values, "FP32"))}
 
     front.a.script = model(
         half_plus_two, known=config({"x": "FP32"}, {"y": "FP32"}, x={"dims": [1]})
@@ -457,7 +457,7 @@ async def test_a_model_that_is_no_classifier_or_regression_says_why(front: Front
 
 @in_front()
 async def test_an_unreadable_answer_of_triton_is_an_error_of_the_server(front: Front) -> None:
-    broken = outputs_reply({"y": Tensor("FP32", (1, 2), b"1234")})
+    broken = outputs_reply({"y": RawTensor("FP32", (1, 2), b"1234")})
     serving = model(gives_its_input)
 
     async def cutting(call: Received) -> None:

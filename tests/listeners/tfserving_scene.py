@@ -27,7 +27,7 @@ from serve.listeners.tfserving.facade import TfServing
 from serve.listeners.tfserving.grpc import TfServingGrpc
 from serve.listeners.tfserving.http import router
 from serve.tensors.tfserving_infer import infer_body
-from serve.tensors.tfserving_tensors import Tensor
+from serve.tensors.tfserving_tensors import RawTensor
 from serve.triton.grpc_pool import GrpcPool
 
 ONE = snapshot(view(target(1, "a"), target(2, "a"), labels={"stable": 1}, split="1=100"))
@@ -56,7 +56,7 @@ class Inference:
     """An infer request as a replica got it: its tensors, and what it asks of which output."""
 
     head: dict[str, Any]
-    inputs: dict[str, Tensor]
+    inputs: dict[str, RawTensor]
 
 
 def inference(call: Received) -> Inference:
@@ -66,13 +66,13 @@ def inference(call: Received) -> Inference:
     for item in head["inputs"]:
         length = item["parameters"]["binary_data_size"]
         raw = call.body[position : position + length]
-        inputs[item["name"]] = Tensor(item["datatype"], tuple(item["shape"]), raw)
+        inputs[item["name"]] = RawTensor(item["datatype"], tuple(item["shape"]), raw)
         position += length
     assert position == len(call.body)
     return Inference(head, inputs)
 
 
-def outputs_reply(outputs: Mapping[str, Tensor]) -> bytes:
+def outputs_reply(outputs: Mapping[str, RawTensor]) -> bytes:
     """The answer with these outputs, as Triton sends it: in binary."""
     body = infer_body(outputs)
     head = json.loads(body.head)
@@ -82,7 +82,9 @@ def outputs_reply(outputs: Mapping[str, Tensor]) -> bytes:
     return reply(start + b"".join(body.tensors), f"Inference-Header-Content-Length: {len(start)}")
 
 
-def model(answer: Callable[[Inference], Mapping[str, Tensor]], *, known: bytes = PLAIN) -> Script:
+def model(
+    answer: Callable[[Inference], Mapping[str, RawTensor]], *, known: bytes = PLAIN
+) -> Script:
     """A replica that serves a model of this configuration."""
 
     async def script(call: Received) -> None:
@@ -95,7 +97,7 @@ def model(answer: Callable[[Inference], Mapping[str, Tensor]], *, known: bytes =
     return script
 
 
-def gives_its_input(asked: Inference) -> dict[str, Tensor]:
+def gives_its_input(asked: Inference) -> dict[str, RawTensor]:
     return {"y": asked.inputs["x"]}
 
 

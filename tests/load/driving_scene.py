@@ -15,7 +15,7 @@ from serve.load.engine.lane_calls import LaneCalls
 from serve.load.engine.open_loop import OpenLoop
 from serve.load.engine.recorder import WindowRecorder
 from serve.load.engine.senders import Done
-from serve.load.plan import Lane, Payload, Plan, Protocol, Sequences
+from serve.load.plan import Lane, LaneProtocol, LoadPlan, Payload, Sequences
 from serve.load.record import RIGHT, Record
 from serve.load.sequences import sequence_marker
 
@@ -101,17 +101,17 @@ def lane_of(
 ) -> Lane:
     """A lane to nowhere, unless an address is given."""
     found = payloads or (Payload(b"body"),)
-    return Lane(name, Protocol.HTTP_JSON, address, "/", found, weight=weight)
+    return Lane(name, LaneProtocol.HTTP_JSON, address, "/", found, weight=weight)
 
 
 def sequence_lane(length: int) -> Lane:
     """A lane with sequences of so many calls; bodies are a word and the id."""
-    marker = sequence_marker(Protocol.HTTP_JSON)
+    marker = sequence_marker(LaneProtocol.HTTP_JSON)
     bodies = {word: word.encode() + b" " + marker for word in ("first", "last", "only")}
     payload = Payload(b"go " + marker, **bodies)
     return Lane(
         "lane",
-        Protocol.HTTP_JSON,
+        LaneProtocol.HTTP_JSON,
         "127.0.0.1:1",
         "/",
         (payload,),
@@ -119,7 +119,7 @@ def sequence_lane(length: int) -> Lane:
     )
 
 
-def drive(plan: Plan, *senders: DelayedSender, worker: int = 0, workers: int = 1) -> Record:
+def drive(plan: LoadPlan, *senders: DelayedSender, worker: int = 0, workers: int = 1) -> Record:
     """Run a plan in real time."""
     record = Record()
     run_plan(plan, senders, worker=worker, workers=workers, tell=record.add, clock=time.monotonic)

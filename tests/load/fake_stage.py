@@ -9,9 +9,9 @@ from load.fake_sides import Side, replica_page
 from load.records import run_of
 
 from serve.load.observed_run import Action
-from serve.load.observer import Target
-from serve.load.plan import Lane, Payload, Plan, Protocol
-from serve.load.reports.report import Run
+from serve.load.observer import LoadTarget
+from serve.load.plan import Lane, LaneProtocol, LoadPlan, Payload
+from serve.load.reports.report import LoadRun
 from serve.load.scenarios.catalogue import SCENARIOS
 
 ROUTE = "/api/routes/digits"
@@ -21,39 +21,39 @@ ROUTE = "/api/routes/digits"
 class FakeStage:
     """Does the actions of a run one after the other, and gives the run that is scripted."""
 
-    target: Target
-    result: Callable[[Plan, str], Run] = lambda plan, label: run_of(12, 50.0, label=label)
+    target: LoadTarget
+    result: Callable[[LoadPlan, str], LoadRun] = lambda plan, label: run_of(12, 50.0, label=label)
     seconds: float | None = None
     rate: float | None = None
     objective: str = ""
     kill_command: str = ""
-    plans: list[Plan] = field(default_factory=list)
+    plans: list[LoadPlan] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
     def plan(
         self,
         *,
-        protocols: Sequence[Protocol] = (),
+        protocols: Sequence[LaneProtocol] = (),
         arrivals: Any = None,
         closed: Any = None,
         seconds: float,
         batch: int | None = None,
         address: str = "",
         warm_up: float = 0.0,
-    ) -> Plan:
+    ) -> LoadPlan:
         body = Payload(b"x", rows=batch or 1)
         lanes = tuple(
             Lane(
                 str(one), one, address or "gateway:80", "/in/front/v2/models/digits/infer", (body,)
             )
-            for one in protocols or (Protocol.HTTP_BINARY,)
+            for one in protocols or (LaneProtocol.HTTP_BINARY,)
         )
-        return Plan(lanes, seconds, arrivals, closed, warm_up=warm_up)
+        return LoadPlan(lanes, seconds, arrivals, closed, warm_up=warm_up)
 
     async def perform(
-        self, plan: Plan, *, label: str, actions: Sequence[Action] = (), objective: str = ""
-    ) -> Run:
+        self, plan: LoadPlan, *, label: str, actions: Sequence[Action] = (), objective: str = ""
+    ) -> LoadRun:
         self.plans.append(plan)
         self.labels.append(label)
         for action in actions:
@@ -69,11 +69,11 @@ def play(name: str, stage: FakeStage) -> Any:
 
 
 def bare(**more: Any) -> FakeStage:
-    return FakeStage(Target("http://gateway:80", model="digits"), **more)
+    return FakeStage(LoadTarget("http://gateway:80", model="digits"), **more)
 
 
 def managed(told: Side, **more: Any) -> FakeStage:
-    return FakeStage(Target(told.url, told.url, model="digits"), **more)
+    return FakeStage(LoadTarget(told.url, told.url, model="digits"), **more)
 
 
 def model_page(*versions: int) -> dict[str, Any]:

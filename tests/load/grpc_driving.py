@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from serve.load.bodies import path_of
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, LaneProtocol, Payload
 
 DRIVER = Path(__file__).with_name("grpc_driver.py")
-UNARY, STREAM = Protocol.GRPC, Protocol.GRPC_STREAM
+UNARY, STREAM = LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM
 BOTH = pytest.mark.parametrize("protocol", [UNARY, STREAM])
 
 
 def drive(
-    protocol: Protocol,
+    protocol: LaneProtocol,
     address: str,
     *rounds: int,
     payloads: tuple[Payload, ...] = (Payload(b"\x0a\x01m"),),

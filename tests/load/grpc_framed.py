@@ -16,7 +16,7 @@ from grpc_wire import Triton as Answering
 
 from serve.load.bodies import path_of
 from serve.load.engine.grpc_unary import UnarySender, unary_sender
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, LaneProtocol, Payload
 
 PATIENCE = 20.0  # seconds; a bound
 End = tuple[str, str]  # outcome and decision
@@ -109,8 +109,8 @@ def says(*frames: Callable[[int], bytes]) -> Act:
 def sender(
     address: str, *, most: int = 1, headers: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[UnarySender]:
-    path = path_of(Protocol.GRPC, "m", "")
-    lane = Lane("lane", Protocol.GRPC, address, path, (), headers=headers)
+    path = path_of(LaneProtocol.GRPC, "m", "")
+    lane = Lane("lane", LaneProtocol.GRPC, address, path, (), headers=headers)
     with closing(unary_sender(lane, most=most, timeout=60.0, clock=time.monotonic)) as made:
         yield made
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from serve.load.histogram import Histogram
 from serve.load.observed import Observed
-from serve.load.plan import Arrivals, Closed, Lane, Payload, Plan, Protocol
-from serve.load.record import RIGHT, Cell, Generator, Key, Record, Window
-from serve.load.reports.report import Report, Run
+from serve.load.plan import Arrivals, Closed, Lane, LaneProtocol, LoadPlan, Payload
+from serve.load.record import RIGHT, CallKey, GeneratorLoad, Record, RecordCell, RecordWindow
+from serve.load.reports.report import LoadReport, LoadRun
 
 Times = Sequence[float] | np.ndarray[Any, Any]
 
@@ -20,9 +20,9 @@ def lognormal(count: int, *, median: float = 0.010, spread: float = 0.4, seed: i
     return median * np.exp(spread * np.random.default_rng(seed).standard_normal(count))
 
 
-def cell_of(latencies: Times, *, service: Times | None = None, rows: int = 1) -> Cell:
+def cell_of(latencies: Times, *, service: Times | None = None, rows: int = 1) -> RecordCell:
     """Calls of `rows` rows each; `service` is the latency itself unless told otherwise."""
-    return Cell(
+    return RecordCell(
         Histogram.of(latencies),
         Histogram.of(latencies if service is None else service),
         rows * len(latencies),
@@ -31,17 +31,17 @@ def cell_of(latencies: Times, *, service: Times | None = None, rows: int = 1) ->
 
 def generator_of(
     ended: int, *, lag: float = 0.0002, waiting: int = 0, in_flight: int = 1, busiest: float = 0.3
-) -> Generator:
+) -> GeneratorLoad:
     """A second of a generator whose every start lagged `lag` seconds."""
     lags = Histogram.of(np.full(ended, lag))
-    return Generator(lags, ended, in_flight, waiting, cpu=busiest, busiest=busiest)
+    return GeneratorLoad(lags, ended, in_flight, waiting, cpu=busiest, busiest=busiest)
 
 
 def outline_of(
     seconds: float = 60,
     rate: float = 100.0,
     *,
-    protocols: Sequence[Protocol] = (Protocol.HTTP_BINARY,),
+    protocols: Sequence[LaneProtocol] = (LaneProtocol.HTTP_BINARY,),
     is_open: bool = True,
     most: int = 1000,
     checked: bool = False,
@@ -52,7 +52,7 @@ def outline_of(
     lanes = tuple(
         Lane(str(each), each, "127.0.0.1:9", "/v2/models/m/infer", (payload,)) for each in protocols
     )
-    return Plan(
+    return LoadPlan(
         lanes,
         seconds,
         arrivals=Arrivals(rate) if is_open else None,
@@ -74,7 +74,7 @@ def run_of(
     failing: float = 0.002,
     decisions: Mapping[str, float] | None = None,
     slower: Mapping[str, float] | None = None,
-    protocols: Sequence[Protocol] = (Protocol.HTTP_BINARY,),
+    protocols: Sequence[LaneProtocol] = (LaneProtocol.HTTP_BINARY,),
     rows: int = 1,
     most: int = 1000,
     is_open: bool = True,
@@ -84,7 +84,7 @@ def run_of(
     label: str = "a run",
     seed: int = 0,
     **generator: Any,
-) -> Run:
+) -> LoadRun:
     """A run of `rate` calls in each second, whose lanes share them alike.
 
     `latencies(second, calls)` gives the times of a second's calls; without it they are lognormal
@@ -104,16 +104,16 @@ def run_of(
             factor = (slower or {}).get(key.decision, 1.0)
             taken[key].append(factor * time if key.outcome == RIGHT else failing)
         cells = {key: cell_of(each, rows=rows) for key, each in taken.items()}
-        record.add(second, Window(cells, generator_of(calls, **generator)))
+        record.add(second, RecordWindow(cells, generator_of(calls, **generator)))
     outline = outline_of(
         seconds, rate, protocols=protocols, is_open=is_open, most=most, checked=checked
     )
-    return Run(label, outline, record, observed or Observed(), objective)
+    return LoadRun(label, outline, record, observed or Observed(), objective)
 
 
-def report_of(*runs: Run, name: str = "20261122-101500-m-run") -> Report:
+def report_of(*runs: LoadRun, name: str = "20261122-101500-m-run") -> LoadReport:
     """A report around runs."""
-    return Report(
+    return LoadReport(
         name=name,
         title="A load test of m",
         scenario="run",
@@ -130,12 +130,12 @@ def _keys(
     lanes: int,
     failed: Mapping[str, float],
     decisions: Mapping[str, float],
-) -> list[Key]:
+) -> list[CallKey]:
     """Of so many calls; those that fail tell no decision."""
     outcomes = _drawn(draws, count, failed, RIGHT)
     told = _drawn(draws, count, decisions, "")
     return [
-        Key(lane, outcome, decision if outcome == RIGHT else "")
+        CallKey(lane, outcome, decision if outcome == RIGHT else "")
         for lane, outcome, decision in zip(
             draws.integers(0, lanes, count).tolist(), outcomes, told, strict=True
         )

@@ -8,22 +8,22 @@ import pytest
 
 from serve.core.errors import Invalid
 from serve.load.arrivals import intended, opening_rate, parse_arrivals, parse_seconds, starts
-from serve.load.plan import Arrivals, Shape, Spacing
+from serve.load.plan import Arrivals, RateShape, Spacing
 from serve.load.shapes import curve
 
 EVEN = Spacing.EVEN
 SHAPES = (
     Arrivals(100),
-    Arrivals(100, Shape.RAMP, levels=(10, 200)),
-    Arrivals(100, Shape.RAMP, levels=(200, 0)),
-    Arrivals(100, Shape.RAMP, levels=(0, 200)),
-    Arrivals(100, Shape.STEP, levels=(50, 0, 250)),
-    Arrivals(100, Shape.SPIKE, levels=(5,), at=6, lasting=3),
-    Arrivals(100, Shape.SPIKE, levels=(5,), at=0, lasting=100),
-    Arrivals(100, Shape.SPIKE, levels=(0,), at=25, lasting=10),
-    Arrivals(100, Shape.DIURNAL, levels=(9,), lasting=8),
-    Arrivals(100, Shape.DIURNAL, levels=(1000,), lasting=8),
-    Arrivals(100, Shape.DIURNAL, levels=(1,), lasting=100),
+    Arrivals(100, RateShape.RAMP, levels=(10, 200)),
+    Arrivals(100, RateShape.RAMP, levels=(200, 0)),
+    Arrivals(100, RateShape.RAMP, levels=(0, 200)),
+    Arrivals(100, RateShape.STEP, levels=(50, 0, 250)),
+    Arrivals(100, RateShape.SPIKE, levels=(5,), at=6, lasting=3),
+    Arrivals(100, RateShape.SPIKE, levels=(5,), at=0, lasting=100),
+    Arrivals(100, RateShape.SPIKE, levels=(0,), at=25, lasting=10),
+    Arrivals(100, RateShape.DIURNAL, levels=(9,), lasting=8),
+    Arrivals(100, RateShape.DIURNAL, levels=(1000,), lasting=8),
+    Arrivals(100, RateShape.DIURNAL, levels=(1,), lasting=100),
 )
 
 
@@ -50,10 +50,10 @@ def test_a_poisson_process_has_the_rate_of_its_shape(arrivals: Arrivals) -> None
     [
         (Arrivals(4, spacing=EVEN), (4, 4, 4, 4)),
         (Arrivals(99.5, spacing=EVEN), (100, 99, 100, 99)),
-        (Arrivals(20, Shape.STEP, EVEN, levels=(10, 50)), (10, 10, 50, 50)),
-        (Arrivals(20, Shape.STEP, EVEN, levels=(10, 0)), (10, 10, 0, 0)),
-        (Arrivals(0, Shape.RAMP, EVEN, levels=(0, 40)), (5, 15, 25, 35)),
-        (Arrivals(10, Shape.SPIKE, EVEN, levels=(5,), at=1, lasting=2), (10, 50, 50, 10)),
+        (Arrivals(20, RateShape.STEP, EVEN, levels=(10, 50)), (10, 10, 50, 50)),
+        (Arrivals(20, RateShape.STEP, EVEN, levels=(10, 0)), (10, 10, 0, 0)),
+        (Arrivals(0, RateShape.RAMP, EVEN, levels=(0, 40)), (5, 15, 25, 35)),
+        (Arrivals(10, RateShape.SPIKE, EVEN, levels=(5,), at=1, lasting=2), (10, 50, 50, 10)),
     ],
     ids=str,
 )
@@ -62,7 +62,7 @@ def test_even_starts_follow_their_shape(arrivals: Arrivals, counts: tuple[int, .
 
 
 def test_a_diurnal_rate_goes_up_first_and_returns_to_its_mean() -> None:
-    counts = intended(Arrivals(100, Shape.DIURNAL, EVEN, levels=(9,), lasting=8), 8, seed=1)
+    counts = intended(Arrivals(100, RateShape.DIURNAL, EVEN, levels=(9,), lasting=8), 8, seed=1)
     assert sum(counts) == 800
     assert max(counts) == counts[1] == pytest.approx(172, abs=2)
     assert min(counts) == counts[5] == pytest.approx(28, abs=2)
@@ -71,18 +71,23 @@ def test_a_diurnal_rate_goes_up_first_and_returns_to_its_mean() -> None:
 def test_the_seed_decides_and_a_run_opens_with_its_first_rate() -> None:
     drawn = [list(starts(Arrivals(50), 9, seed=seed)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-    steps, ramp = Arrivals(7, Shape.STEP, levels=(3, 9)), Arrivals(7, Shape.RAMP, levels=(0, 14))
+    steps, ramp = (
+        Arrivals(7, RateShape.STEP, levels=(3, 9)),
+        Arrivals(7, RateShape.RAMP, levels=(0, 14)),
+    )
     assert [opening_rate(each) for each in (Arrivals(7), steps, ramp)] == [7, 3, 1]
 
 
-@pytest.mark.parametrize("arrivals", [Arrivals(3000), Arrivals(0, Shape.TRACE, times=(0, 1, 2, 5))])
+@pytest.mark.parametrize(
+    "arrivals", [Arrivals(3000), Arrivals(0, RateShape.TRACE, times=(0, 1, 2, 5))]
+)
 def test_workers_share_the_arrivals_of_one(arrivals: Arrivals) -> None:
     parts = [starts(arrivals, 9, seed=1, worker=each, workers=3) for each in range(3)]
     assert sorted(itertools.chain(*parts)) == list(starts(arrivals, 9, seed=1))
 
 
 def test_a_trace_is_cut_at_the_runs_end() -> None:
-    trace = Arrivals(1, Shape.TRACE, times=(0.0, 0.5, 2.0, 2.5))
+    trace = Arrivals(1, RateShape.TRACE, times=(0.0, 0.5, 2.0, 2.5))
     assert list(starts(trace, 2, seed=1)) == [0.0, 0.5]
     assert intended(trace, 2.5, seed=1) == (2, 0, 1)
 
@@ -93,12 +98,12 @@ def test_a_trace_is_cut_at_the_runs_end() -> None:
         ("poisson", Arrivals(200)),
         ("constant", Arrivals(200, spacing=EVEN)),
         ("constant,poisson", Arrivals(200)),
-        ("ramp:10..200", Arrivals(105, Shape.RAMP, levels=(10, 200))),
-        ("step:50,100,210", Arrivals(120, Shape.STEP, levels=(50, 100, 210))),
-        ("step:50,100,even", Arrivals(75, Shape.STEP, EVEN, levels=(50, 100))),
-        ("spike:x5@30s+500ms", Arrivals(200, Shape.SPIKE, levels=(5,), at=30, lasting=0.5)),
-        ("spike:x0@1m+10,even", Arrivals(200, Shape.SPIKE, EVEN, (0,), at=60, lasting=10)),
-        ("diurnal:x9@60s", Arrivals(200, Shape.DIURNAL, levels=(9,), lasting=60)),
+        ("ramp:10..200", Arrivals(105, RateShape.RAMP, levels=(10, 200))),
+        ("step:50,100,210", Arrivals(120, RateShape.STEP, levels=(50, 100, 210))),
+        ("step:50,100,even", Arrivals(75, RateShape.STEP, EVEN, levels=(50, 100))),
+        ("spike:x5@30s+500ms", Arrivals(200, RateShape.SPIKE, levels=(5,), at=30, lasting=0.5)),
+        ("spike:x0@1m+10,even", Arrivals(200, RateShape.SPIKE, EVEN, (0,), at=60, lasting=10)),
+        ("diurnal:x9@60s", Arrivals(200, RateShape.DIURNAL, levels=(9,), lasting=60)),
     ],
 )
 def test_arrivals_are_read_from_text(text: str, meaning: Arrivals) -> None:

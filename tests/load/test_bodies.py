@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Invalid
 from serve.load.bodies import path_of, payload_of
-from serve.load.plan import Payload, Protocol
+from serve.load.plan import LaneProtocol, Payload
 from serve.load.sequences import sequence_body, sequence_marker
 from serve.tensors import codec
 from serve.tensors.codec import InferReply
@@ -25,10 +25,10 @@ from ..triton.sequence_models import SUMS
 from .conftest import Beside
 
 JSON, BINARY, GRPC, TF = (
-    Protocol.HTTP_JSON,
-    Protocol.HTTP_BINARY,
-    Protocol.GRPC,
-    Protocol.TFSERVING,
+    LaneProtocol.HTTP_JSON,
+    LaneProtocol.HTTP_BINARY,
+    LaneProtocol.GRPC,
+    LaneProtocol.TFSERVING,
 )
 TWO = {
     "x": np.array([[1.5, 2.0], [3.0, 4.0]], np.float32),
@@ -36,7 +36,7 @@ TWO = {
 }
 
 
-def said(protocol: Protocol, tensors: Mapping[str, Array], **more: Any) -> Any:
+def said(protocol: LaneProtocol, tensors: Mapping[str, Array], **more: Any) -> Any:
     return json.loads(payload_of(protocol, "m", "", tensors, {}, **more).body)
 
 
@@ -84,7 +84,7 @@ def test_grpc_bodies_name_the_model_the_version_and_the_outputs() -> None:
     assert (message.model_name, message.model_version) == ("m", "stable")
     assert [each.name for each in message.outputs] == ["y"]
     assert message.raw_input_contents[0] == TWO["x"].tobytes()
-    assert made == payload_of(Protocol.GRPC_STREAM, "m", "stable", TWO, {}, outputs=("y",))
+    assert made == payload_of(LaneProtocol.GRPC_STREAM, "m", "stable", TWO, {}, outputs=("y",))
 
 
 def test_rows_are_values_of_one_input_and_objects_of_several() -> None:
@@ -117,13 +117,13 @@ def test_rows_are_counted(more: Mapping[str, Any], rows: int) -> None:
         (JSON, "", "/v2/models/a%20b/infer"),
         (BINARY, "3", "/v2/models/a%20b/versions/3/infer"),
         (GRPC, "3", "/inference.GRPCInferenceService/ModelInfer"),
-        (Protocol.GRPC_STREAM, "", "/inference.GRPCInferenceService/ModelStreamInfer"),
+        (LaneProtocol.GRPC_STREAM, "", "/inference.GRPCInferenceService/ModelStreamInfer"),
         (TF, "", "/v1/models/a%20b:predict"),
         (TF, "3", "/v1/models/a%20b/versions/3:predict"),
         (TF, "stable", "/v1/models/a%20b/labels/stable:predict"),
     ],
 )
-def test_paths(protocol: Protocol, version: str, path: str) -> None:
+def test_paths(protocol: LaneProtocol, version: str, path: str) -> None:
     assert path_of(protocol, "a b", version) == path
 
 
@@ -145,7 +145,7 @@ def post(address: str, path: str, made: Payload, body: bytes = b"") -> tuple[byt
 
 
 def answered(
-    protocol: Protocol, where: Beside, side: int, model: str, made: Payload, body: bytes = b""
+    protocol: LaneProtocol, where: Beside, side: int, model: str, made: Payload, body: bytes = b""
 ) -> InferReply:
     """What Triton (side 0) or the gateway (side 1) answers."""
     path = path_of(protocol, model, "")
@@ -159,7 +159,7 @@ def answered(
 @pytest.mark.triton
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("protocol", [JSON, BINARY, GRPC])
-def test_every_datatype_comes_back(beside: Beside, protocol: Protocol, side: int) -> None:
+def test_every_datatype_comes_back(beside: Beside, protocol: LaneProtocol, side: int) -> None:
     left_out = ("FP16", "BF16") if protocol is JSON else ()
     tensors = {
         name: array.astype(np.float32) if name == "BF16" else array
@@ -187,12 +187,12 @@ def test_the_gateway_takes_rows(beside: Beside) -> None:
 @pytest.mark.slow
 @pytest.mark.triton
 @pytest.mark.parametrize("protocol", [JSON, BINARY, GRPC])
-def test_triton_keeps_the_state_of_each_sequence(beside: Beside, protocol: Protocol) -> None:
+def test_triton_keeps_the_state_of_each_sequence(beside: Beside, protocol: LaneProtocol) -> None:
     if not (beside.triton.repository / "sums").exists():
         SUMS.write(beside.triton.repository)
         load(beside.triton, "sums")
     made = payload_of(protocol, "sums", "", {"x": np.ones((1, 1), np.float32)}, {}, sequences=True)
-    marker, kinds = sequence_marker(protocol), list(Protocol)
+    marker, kinds = sequence_marker(protocol), list(LaneProtocol)
 
     def step(number: int, body: bytes) -> float:
         filled = sequence_body(body, marker, protocol, 10 * kinds.index(protocol) + number)

@@ -6,26 +6,28 @@ import numpy as np
 import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
-from serve.load.record import RIGHT, Key, Record, Window
+from serve.load.record import RIGHT, CallKey, Record, RecordWindow
 from serve.load.reports.bottleneck import bottleneck, overload
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 
 
-def run_of_windows(seconds: int, window: Callable[[int], Window], *, most: int = 1000) -> Run:
+def run_of_windows(
+    seconds: int, window: Callable[[int], RecordWindow], *, most: int = 1000
+) -> LoadRun:
     record = Record()
     for second in range(seconds):
         record.add(second, window(second))
-    return Run("a run", outline_of(seconds, most=most), record)
+    return LoadRun("a run", outline_of(seconds, most=most), record)
 
 
 def window_of(
     latency: float, *, calls: int = 100, lag: float = 0.0002, waiting: int = 0, busy: float = 0.3
-) -> Window:
+) -> RecordWindow:
     """All calls alike; their service time is the latency without the lag."""
     service = np.full(calls, latency - lag)
-    cells = {Key(0, RIGHT, ""): cell_of(np.full(calls, latency), service=service)}
+    cells = {CallKey(0, RIGHT, ""): cell_of(np.full(calls, latency), service=service)}
     in_flight = 1000 if waiting else 2
-    return Window(
+    return RecordWindow(
         cells, generator_of(calls, lag=lag, waiting=waiting, busiest=busy, in_flight=in_flight)
     )
 
@@ -60,7 +62,7 @@ def test_a_lag_of_a_time_slice_or_a_small_part_of_the_latency_is_none(
 
 
 def test_a_lag_behind_a_slow_server_is_not_the_generator_s() -> None:
-    def window(at: int) -> Window:
+    def window(at: int) -> RecordWindow:
         is_full = at >= 5
         return window_of(
             3.0 if is_full else 0.01, lag=1.0 if is_full else 0.0, waiting=50 * is_full
@@ -85,7 +87,7 @@ def test_connections_that_run_out_at_once_may_be_either_s_fault() -> None:
 
 
 def test_connections_that_run_out_while_answers_stay_fast_are_too_few() -> None:
-    def window(at: int) -> Window:
+    def window(at: int) -> RecordWindow:
         is_full = at >= 10
         return window_of(0.5 if is_full else 0.01, lag=0.49 if is_full else 0, waiting=9 * is_full)
 

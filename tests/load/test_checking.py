@@ -10,7 +10,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from serve.load.answer_checks import checker
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, LaneProtocol, Payload
 from serve.load.record import MALFORMED, RIGHT, WRONG
 from serve.tensors.datatypes import Array, datatype_of, to_raw
 
@@ -19,7 +19,7 @@ Body = tuple[bytes, int | None]  # and the length of its JSON head
 
 
 def outcome(
-    protocol: Protocol, body: Body, expected: tuple[int, ...] | None, output: str = "y"
+    protocol: LaneProtocol, body: Body, expected: tuple[int, ...] | None, output: str = "y"
 ) -> str:
     payload = Payload(b"", rows=2, expected=expected, output=output)
     lane = Lane("test", protocol, "127.0.0.1:9", "/", (payload,))
@@ -70,18 +70,18 @@ def as_tfserving(**outputs: Array) -> Body:
 EVERY = pytest.mark.parametrize(
     ("protocol", "encode"),
     [
-        (Protocol.HTTP_JSON, as_json),
-        (Protocol.HTTP_BINARY, as_binary),
-        (Protocol.HTTP_BINARY, as_json),
-        (Protocol.GRPC, as_grpc),
-        (Protocol.GRPC_STREAM, as_grpc),
-        (Protocol.TFSERVING, as_tfserving),
+        (LaneProtocol.HTTP_JSON, as_json),
+        (LaneProtocol.HTTP_BINARY, as_binary),
+        (LaneProtocol.HTTP_BINARY, as_json),
+        (LaneProtocol.GRPC, as_grpc),
+        (LaneProtocol.GRPC_STREAM, as_grpc),
+        (LaneProtocol.TFSERVING, as_tfserving),
     ],
 )
 
 
 @EVERY
-def test_an_answer_is_right_if_each_row_has_its_class(protocol: Protocol, encode: Any) -> None:
+def test_an_answer_is_right_if_each_row_has_its_class(protocol: LaneProtocol, encode: Any) -> None:
     numbers = np.array([7, 3])
     both = encode(x=SCORES[::-1], y=SCORES)
     rows: list[tuple[Body, tuple[int, ...] | None, str, str]] = [
@@ -114,13 +114,13 @@ def test_an_answer_is_right_if_each_row_has_its_class(protocol: Protocol, encode
 def test_the_class_of_a_row_is_its_highest_number(
     scores: Array, expected: tuple[int, ...], wanted: str
 ) -> None:
-    assert outcome(Protocol.GRPC, as_grpc(y=scores), expected) == wanted
+    assert outcome(LaneProtocol.GRPC, as_grpc(y=scores), expected) == wanted
 
 
 def test_an_answer_that_is_repeated_stays_what_it_was() -> None:
     payload = Payload(b"", expected=(1, 0), output="y")
     other = Payload(b"", expected=(1, 1), output="y")
-    check = checker(Lane("test", Protocol.HTTP_JSON, "127.0.0.1:9", "/", (payload, other)))
+    check = checker(Lane("test", LaneProtocol.HTTP_JSON, "127.0.0.1:9", "/", (payload, other)))
     body = as_json(y=SCORES)
     assert [check(payload, *body) for _ in range(3)] == [RIGHT] * 3
     assert [check(other, *body) for _ in range(2)] == [WRONG] * 2
@@ -138,9 +138,9 @@ def test_an_answer_that_is_repeated_stays_what_it_was() -> None:
     ],
 )
 def test_rows_that_do_not_match_are_malformed(page: Any) -> None:
-    assert outcome(Protocol.TFSERVING, (json.dumps(page).encode(), None), (1, 0)) == MALFORMED
+    assert outcome(LaneProtocol.TFSERVING, (json.dumps(page).encode(), None), (1, 0)) == MALFORMED
 
 
 def test_columns_of_tensorflow_serving_are_read_too() -> None:
     for page in ({"outputs": SCORES.tolist()}, {"outputs": {"y": SCORES.tolist(), "z": [1]}}):
-        assert outcome(Protocol.TFSERVING, (json.dumps(page).encode(), None), (1, 0)) == RIGHT
+        assert outcome(LaneProtocol.TFSERVING, (json.dumps(page).encode(), None), (1, 0)) == RIGHT

@@ -15,8 +15,8 @@ from load.driving_scene import (
 )
 
 from serve.load.engine.closed_loop import ClosedLoop, first_starts
-from serve.load.plan import Closed, Lane, Plan
-from serve.load.record import RIGHT, Key
+from serve.load.plan import Closed, Lane, LoadPlan
+from serve.load.record import RIGHT, CallKey
 
 
 class Bench(LoopBench):
@@ -77,7 +77,7 @@ def test_a_latency_is_from_the_real_start_and_there_is_no_lag() -> None:
     bench.sender.end(at=4.0)
     bench.sender.end(at=4.5)
     windows = record_of(bench.recorder).windows
-    key = Key(0, RIGHT, "")
+    key = CallKey(0, RIGHT, "")
     assert windows[0].cells[key].latency.largest == pytest.approx(4.0, rel=1e-3)
     assert windows[4].cells[key].latency.largest == pytest.approx(0.5, rel=1e-3)
     assert all(not each.generator.lag.count for each in windows.values())
@@ -122,7 +122,7 @@ def test_first_starts_spread_over_all_workers() -> None:
 
 
 def test_a_run_of_paced_users_makes_the_calls_of_its_rate() -> None:
-    plan = Plan((lane_of(),), 1.0, closed=Closed(users=4, rate=100), warm_up=0.2)
+    plan = LoadPlan((lane_of(),), 1.0, closed=Closed(users=4, rate=100), warm_up=0.2)
     sender = DelayedSender(time.monotonic, 0.001)
     record = drive(plan, sender)
     recorded = sum(cell.calls for _, _, cell in record.cells())

@@ -6,25 +6,27 @@ import numpy as np
 import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
-from serve.load.record import RIGHT, Key, Record, Window
+from serve.load.record import RIGHT, CallKey, Record, RecordWindow
 from serve.load.reports.comparison import Ratio, compare, student, verdict
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.reports.summary import total
 
 
-def ratios(before: list[Run], after: list[Run]) -> dict[str, Ratio]:
+def ratios(before: list[LoadRun], after: list[LoadRun]) -> dict[str, Ratio]:
     return {ratio.name: ratio for ratio in compare(before, after)}
 
 
-def wandering(seed: int, *, median: float = 0.010, seconds: int = 60, calls: int = 50) -> Run:
+def wandering(seed: int, *, median: float = 0.010, seconds: int = 60, calls: int = 50) -> LoadRun:
     """A server whose seconds differ from each other as its calls do."""
     draws = np.random.default_rng(seed)
     record = Record()
     for second in range(seconds):
         middle = median * math.exp(0.1 * draws.standard_normal())
         times = middle * np.exp(0.4 * draws.standard_normal(calls))
-        record.add(second, Window({Key(0, RIGHT, ""): cell_of(times)}, generator_of(calls)))
-    return Run(f"seed {seed}", outline_of(seconds, calls), record)
+        record.add(
+            second, RecordWindow({CallKey(0, RIGHT, ""): cell_of(times)}, generator_of(calls))
+        )
+    return LoadRun(f"seed {seed}", outline_of(seconds, calls), record)
 
 
 def test_a_slower_run_has_a_ratio_above_one_and_an_interval_that_holds_the_truth() -> None:

@@ -17,7 +17,7 @@ from model_server import ModelServer
 from ports import free_ports
 
 from serve.core.errors import CannotStart, Invalid
-from serve.load.plan import Payload, Plan, Protocol
+from serve.load.plan import LaneProtocol, LoadPlan, Payload
 from serve.load.record import Record
 from serve.load.runner import MOST_SENT, run, serve_worker
 
@@ -52,12 +52,12 @@ def server() -> Iterator[ModelServer]:
         yield server
 
 
-def record_of(plan: Plan, **options: object) -> tuple[Record, list[str]]:
+def record_of(plan: LoadPlan, **options: object) -> tuple[Record, list[str]]:
     """What a run records, and its problems."""
     return asyncio.run(follow(plan, **options))
 
 
-async def follow(plan: Plan, **options: object) -> tuple[Record, list[str]]:
+async def follow(plan: LoadPlan, **options: object) -> tuple[Record, list[str]]:
     problems: list[str] = []
     record = await run(
         plan,
@@ -161,7 +161,7 @@ def test_a_child_that_is_killed_is_told_with_its_signal(server: ModelServer) -> 
 def test_what_the_child_refuses_is_refused_with_its_words(server: ModelServer) -> None:
     plan = plan_of(server.address)
     headers = (("not a header", "x"),)
-    lane = replace(plan.lanes[0], protocol=Protocol.GRPC, headers=headers)
+    lane = replace(plan.lanes[0], protocol=LaneProtocol.GRPC, headers=headers)
     with pytest.raises(Invalid, match="not a header"):
         record_of(replace(plan, lanes=(lane,)))
 
@@ -170,7 +170,7 @@ def test_a_run_that_cannot_be_is_refused() -> None:
     plan = plan_of("127.0.0.1:1")
     large = Payload(bytes(MOST_SENT + 1), PAYLOAD.headers)
     too_large = replace(plan, lanes=(replace(plan.lanes[0], payloads=(large,)),))
-    rows: list[tuple[Plan, dict[str, object], str]] = [
+    rows: list[tuple[LoadPlan, dict[str, object], str]] = [
         (plan, {"workers": 0}, "0 workers"),
         (plan, {"listen": "0.0.0.0:5557"}, "have to be used together"),
         (plan, {"expect": 2}, "have to be used together"),

@@ -12,7 +12,7 @@ from serve.load.reports.drawing_bars import (
     percentiles_svg,
 )
 from serve.load.reports.drawing_frame import (
-    Line,
+    PlotLine,
     Scale,
     fitting,
     line_path,
@@ -30,7 +30,7 @@ from serve.load.reports.drawing_time import (
 from serve.load.reports.page_words import number
 
 UNIT = Scale(0.0, 10.0, (0.0, 10.0))
-RISING = Line("p50", "p50", [(0.5, 0.01), (1.5, 0.02), (2.5, 0.04)])
+RISING = PlotLine("p50", "p50", [(0.5, 0.01), (1.5, 0.02), (2.5, 0.04)])
 TICKS = (Tick(0, 1, 100, 90, 100, 0), Tick(1, 2, 100, 0, 80, 20), Tick(2, 3, 100, 190, 100, 0))
 
 
@@ -59,10 +59,10 @@ def test_a_scale_is_logarithmic_only_where_values_lie_far_apart() -> None:
 
 
 def test_a_line_is_broken_where_nothing_is_known() -> None:
-    line = Line("p99", "p99", [(0, 1), (1, 2), (2, nan), (3, 4)])
+    line = PlotLine("p99", "p99", [(0, 1), (1, 2), (2, nan), (3, 4)])
     path = line_path(line, UNIT, UNIT, 100)
     assert path.count("M") == 2 and path.count("L") == 1 and 'class="line p99"' in path
-    assert line_path(Line("", "", [(0, nan)]), UNIT, UNIT, 100) == ""
+    assert line_path(PlotLine("", "", [(0, nan)]), UNIT, UNIT, 100) == ""
 
 
 def test_latency_over_time_says_its_range_and_marks_in_words() -> None:
@@ -72,7 +72,7 @@ def test_latency_over_time_says_its_range_and_marks_in_words() -> None:
 
 
 def test_nothing_is_drawn_where_nothing_was_measured() -> None:
-    nothing = Line("p50", "p50", [(0.5, nan)])
+    nothing = PlotLine("p50", "p50", [(0.5, nan)])
     assert latency_svg([nothing], 3) == ""
     assert readings_svg([nothing], 3, (), number, spoken="x") == ""
     assert rate_svg((), 3) == ""
@@ -103,12 +103,12 @@ def test_ratios_are_seen_on_both_sides_of_one_alike() -> None:
 def test_whatever_something_is_called_stays_text() -> None:
     marks = [(1.0, HOSTILE)]
     for svg in (
-        latency_svg([Line(HOSTILE, "p50", RISING.points)], 3, marks, notes=[(0, 1, HOSTILE)]),
+        latency_svg([PlotLine(HOSTILE, "p50", RISING.points)], 3, marks, notes=[(0, 1, HOSTILE)]),
         rate_svg(TICKS, 3, marks, notes=[(0, 1, HOSTILE)]),
         readings_svg([RISING], 3, marks, lambda value: HOSTILE, spoken=HOSTILE),
         shares_svg(((HOSTILE, "c0"),), [(0.0, 1.0, [1])], 3.0, marks),
         parts_svg([(HOSTILE, 1.0, "part-queue")]),
-        percentiles_svg([Line(HOSTILE, "p50", [(0.5, 1.0), (0.9, 2.0)])]),
+        percentiles_svg([PlotLine(HOSTILE, "p50", [(0.5, 1.0), (0.9, 2.0)])]),
         sweep_svg((HOSTILE, HOSTILE), (1.0, 2.0), (3.0, 4.0)),
     ):
         assert not [each for each in whole(svg).iter() if each.tag.endswith("script")]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serve.core.errors import Invalid
-from serve.load.rate_search import Found, Trial, find_max
+from serve.load.rate_search import RateTrial, SearchResult, find_max
 
 
 class Server:
@@ -18,10 +18,10 @@ class Server:
         self._limit = limit
         self._hiccups = hiccups
 
-    async def __call__(self, rate: float, number: int) -> Trial:
+    async def __call__(self, rate: float, number: int) -> RateTrial:
         is_hiccup = number in self._hiccups
         passed = rate <= self._limit and not is_hiccup
-        return Trial(
+        return RateTrial(
             rate, passed, "" if passed else "p99 is 40 ms", achieved=min(rate, self._limit)
         )
 
@@ -35,9 +35,9 @@ class NoisyServer:
         self._hiccup = hiccup
         self._draws = np.random.default_rng(seed)
 
-    async def __call__(self, rate: float, number: int) -> Trial:
+    async def __call__(self, rate: float, number: int) -> RateTrial:
         limit = self._limit * math.exp(self._noise * self._draws.standard_normal())
-        return Trial(rate, rate <= limit and self._draws.random() >= self._hiccup)
+        return RateTrial(rate, rate <= limit and self._draws.random() >= self._hiccup)
 
 
 def search(
@@ -47,13 +47,13 @@ def search(
     most: float = 10_000,
     precision: float = 0.03,
     trials: int = 30,
-) -> Found:
+) -> SearchResult:
     return asyncio.run(
         find_max(server, first=first, most=most, precision=precision, trials=trials)  # type: ignore[arg-type]
     )
 
 
-def steps(found: Found) -> list[str]:
+def steps(found: SearchResult) -> list[str]:
     return [each.step for each in found.trials]
 
 

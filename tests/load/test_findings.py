@@ -8,9 +8,9 @@ import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
 from serve.load.observed import GatewayTimes, Observed, TritonTimes
-from serve.load.record import NEVER_STARTED, RIGHT, Key, Record, Window
+from serve.load.record import NEVER_STARTED, RIGHT, CallKey, Record, RecordWindow
 from serve.load.reports.findings import findings
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 
 TRITON = TritonTimes(
     version="2",
@@ -29,7 +29,7 @@ GATEWAY = GatewayTimes(
 )
 
 
-def said(run: Run, words: str) -> bool:
+def said(run: LoadRun, words: str) -> bool:
     return any(words in sentence for sentence in findings(run))
 
 
@@ -57,15 +57,15 @@ def test_errors_are_told_with_the_most_frequent_kinds() -> None:
     assert sentence.endswith("and 1 other kinds.")
 
 
-def stalled(**changes: Any) -> Run:
+def stalled(**changes: Any) -> LoadRun:
     """A run in which nothing is answered for 3 s."""
     record = Record()
     for second in range(30):
         is_stuck = second in (11, 12, 13)
         generator = replace(generator_of(100), ended=0 if is_stuck else 100, in_flight=3)
         times = np.full(100, 14.0 - second if is_stuck else 0.01)
-        record.add(second, Window({Key(0, RIGHT, ""): cell_of(times)}, generator))
-    return Run("a run", outline_of(30), record, **changes)
+        record.add(second, RecordWindow({CallKey(0, RIGHT, ""): cell_of(times)}, generator))
+    return LoadRun("a run", outline_of(30), record, **changes)
 
 
 def test_a_stall_is_told_with_its_seconds() -> None:
@@ -79,16 +79,16 @@ def test_a_stall_is_not_blamed_on_gateway_and_network() -> None:
     assert said(run, "a stalled Triton does not count them")
 
 
-def with_triton(*, config: dict[str, Any] | None = None, **changes: Any) -> Run:
+def with_triton(*, config: dict[str, Any] | None = None, **changes: Any) -> LoadRun:
     facts = {"config": config} if config else {}
     return run_of(60, 100, observed=Observed(triton=(replace(TRITON, **changes),), facts=facts))
 
 
-def with_gateway(**changes: Any) -> Run:
+def with_gateway(**changes: Any) -> LoadRun:
     return run_of(60, 100, observed=Observed(gateway=replace(GATEWAY, **changes)))
 
 
-def with_versions(share: float, slower: float) -> Run:
+def with_versions(share: float, slower: float) -> LoadRun:
     decisions = {"1; by=split": 1 - share, "2; by=split": share}
     return run_of(60, 100, decisions=decisions, slower={"2; by=split": slower})
 
@@ -109,7 +109,7 @@ ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton needs"
             "The objective is met: p99 is 10.0",
             True,
         ),
-        (Run("a run", outline_of(10), Record()), "No calls were made.", True),
+        (LoadRun("a run", outline_of(10), Record()), "No calls were made.", True),
         (run_of(20, 100, failed=HALF_REFUSED), "The intended rate was not reached", True),
         (run_of(20, 100, is_open=False, failed=HALF_REFUSED), "intended rate", False),
         (
@@ -149,6 +149,6 @@ ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton needs"
     ],
 )
 def test_what_is_worth_a_sentence_is_said_and_nothing_else(
-    run: Run, words: str, is_said: bool
+    run: LoadRun, words: str, is_said: bool
 ) -> None:
     assert said(run, words) is is_said, findings(run)

@@ -3,7 +3,7 @@
 import pytest
 from grpc_wire import answer, message
 
-from serve.load.engine.grpc_answers import Heads, Said, Versions, whole
+from serve.load.engine.grpc_answers import GrpcHeads, HeadFields, Versions, whole
 from serve.wire.hpack_blocks import literal
 
 STATUS = literal(b"grpc-status", b"0")
@@ -15,22 +15,22 @@ def named(name: bytes) -> bytes:
 
 
 def test_trailers_that_differ_in_the_calls_name_alone_are_read_once() -> None:
-    heads = Heads()
+    heads = GrpcHeads()
     read = [heads.learn(STATUS + DECISION + named(b"call-%d" % number), 0) for number in range(9)]
-    assert read[0] == Said(-1, 0, "", "2; by=split; generation=7")
+    assert read[0] == HeadFields(-1, 0, "", "2; by=split; generation=7")
     assert all(each is read[0] for each in read)
 
 
 @pytest.mark.parametrize("name", [b"", b"n" * 126, b"n" * 127, b"n" * 300])
 def test_a_calls_name_of_any_length_hides_nothing(name: bytes) -> None:
-    heads = Heads()
+    heads = GrpcHeads()
     for block in (STATUS + named(name) + DECISION, named(name) + STATUS + DECISION):
         assert heads.learn(block, 0).decision == "2; by=split; generation=7"
         assert heads.learn(block, 0).decision == "2; by=split; generation=7"
 
 
 def test_a_status_is_remembered_with_its_own_code_alone() -> None:
-    heads = Heads()
+    heads = GrpcHeads()
     outcomes = [
         heads.learn(
             literal(b"grpc-status", b"14") + literal(b"servegate-error", code) + named(b"x"), 0

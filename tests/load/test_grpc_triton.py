@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serve.load.bodies import payload_of
-from serve.load.plan import Payload, Protocol
+from serve.load.plan import LaneProtocol, Payload
 
 from .conftest import Beside
 from .grpc_driving import BOTH, STREAM, UNARY, drive, ends
@@ -14,14 +14,14 @@ from .grpc_driving import BOTH, STREAM, UNARY, drive, ends
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 
-def payload(protocol: Protocol, model: str, *values: float, **more: Any) -> Payload:
+def payload(protocol: LaneProtocol, model: str, *values: float, **more: Any) -> Payload:
     return payload_of(protocol, model, "", {"x": np.array(values, np.float32)}, {}, **more)
 
 
 @BOTH
 def test_triton_answers_directly_and_through_the_gateway(
     beside: Beside,
-    protocol: Protocol,
+    protocol: LaneProtocol,
 ) -> None:
     payloads = (payload(protocol, "shared", 0.5, 2.0, 1.0, expected=(1,), output="x", rows=1),)
     direct, fronted = beside.grpc
@@ -54,7 +54,7 @@ def test_a_decoupled_models_calls_end_with_their_first_answers(
 @BOTH
 def test_a_timeout_through_the_gateway_leaves_triton_alone(
     beside: Beside,
-    protocol: Protocol,
+    protocol: LaneProtocol,
 ) -> None:
     payloads = (payload(protocol, "slow", 1.5), payload(protocol, "shared", 0.0))
     told = drive(protocol, beside.front.grpc, 1, 1, payloads=payloads, timeout=0.7)

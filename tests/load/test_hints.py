@@ -7,10 +7,10 @@ from load.records import run_of
 from load.test_page import seen
 
 from serve.capacity.scaling.signals import Code, Reason
-from serve.load.observations.hints import Hints
+from serve.load.observations.hints import HintWatch
 from serve.load.observed import Observed
 from serve.load.reports.findings import findings
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 
 
 def page(*pools: Any) -> dict[str, Any]:
@@ -18,15 +18,15 @@ def page(*pools: Any) -> dict[str, Any]:
     return {"hints": [one.to_json() for one in pools]}
 
 
-def recorded(*pages: dict[str, Any], of: str = "digits") -> Hints:
+def recorded(*pages: dict[str, Any], of: str = "digits") -> HintWatch:
     """Each page two seconds after the one before."""
-    hints = Hints(of)
+    hints = HintWatch(of)
     for place, each in enumerate(pages):
         hints.add(2.0 * place, each)
     return hints
 
 
-def run_with(hints: Hints) -> Run:
+def run_with(hints: HintWatch) -> LoadRun:
     """A run of eight seconds that was advised."""
     return run_of(8, 20, observed=Observed(series=hints.series, hints=hints.advice))
 

@@ -16,7 +16,7 @@ from ports import free_ports
 
 from serve.core.errors import Invalid
 from serve.load.engine.http import HttpSender, http_sender
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, LaneProtocol, Payload
 from serve.load.record import BROKEN, MALFORMED, NOT_CONNECTED, RIGHT, TIMED_OUT, WRONG
 
 from .scripted import BODY, CLOSE, RESET, Act, Scripted, answer
@@ -29,7 +29,7 @@ End = tuple[str, str]  # outcome and decision
 def lane(
     address: str,
     *payloads: Payload,
-    protocol: Protocol = Protocol.HTTP_JSON,
+    protocol: LaneProtocol = LaneProtocol.HTTP_JSON,
     path: str = "/v2/models/m/infer",
     headers: tuple[tuple[str, str], ...] = (),
     tls: bool = False,

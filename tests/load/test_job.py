@@ -6,13 +6,13 @@ import pytest
 import yaml
 
 from serve.core.errors import Invalid
-from serve.load.job import Place, manifest
+from serve.load.job import LoadJobPlace, manifest
 
 WORDS = ("--model", "digits", "--rate", "200", "--for", "60s", "--slo", "p99<20ms,errors<0.1%")
 
 
 def documents(*words: str, **changes: Any) -> list[Any]:
-    place = Place(**{"image": "servegate:1", **changes})
+    place = LoadJobPlace(**{"image": "servegate:1", **changes})
     return list(yaml.safe_load_all(manifest("Digits, at 200", words or WORDS, place)))
 
 

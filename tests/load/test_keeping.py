@@ -9,11 +9,13 @@ import pytest
 from load.records import report_of, run_of
 
 from serve.core.errors import Invalid
-from serve.load.reports.folder import Line, keep, ls, name_of, read
-from serve.load.reports.report import Report
+from serve.load.reports.folder import ReportListing, keep, ls, name_of, read
+from serve.load.reports.report import LoadReport
 
 
-def report(name: str = "20261122-101500-m-run", *, begun: str = "2026-11-22T10:15:00") -> Report:
+def report(
+    name: str = "20261122-101500-m-run", *, begun: str = "2026-11-22T10:15:00"
+) -> LoadReport:
     made = report_of(run_of(3, 20, objective="p99<50ms"), name=name)
     return replace(made, begun=begun, findings=("It works.", "It is fast."), passed=True)
 
@@ -68,7 +70,7 @@ def test_a_list_has_the_newest_report_first_and_needs_no_lines(tmp_path: Path) -
         keep(report(name, begun=f"2026-11-{day}T10:15:00"), tmp_path)
     listed = ls(tmp_path)
     assert [line.name for line in listed] == ["a-2", "a", "c", "b"]
-    assert listed[-1] == Line(
+    assert listed[-1] == ReportListing(
         name="b",
         title="A load test of m",
         scenario="run",

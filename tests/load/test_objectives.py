@@ -7,7 +7,7 @@ from serve.core.errors import Invalid
 from serve.load.record import WRONG
 from serve.load.reports.objectives import (
     MEASURES,
-    Condition,
+    ObjectiveCondition,
     judge,
     parse_objective,
 )
@@ -16,24 +16,24 @@ from serve.load.reports.objectives import (
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
-        ("p99<20ms", Condition("p99", "<", 0.020)),
-        ("p50 < 1.5s", Condition("p50", "<", 1.5)),
-        ("p90<=800us", Condition("p90", "<=", 0.0008)),
-        ("P95<2m", Condition("p95", "<", 120)),
-        ("p999<1s", Condition("p99.9", "<", 1.0)),
-        ("p99.9<1s", Condition("p99.9", "<", 1.0)),
-        ("mean<3ms", Condition("mean", "<", 0.003)),
-        ("max<1s", Condition("max", "<", 1.0)),
-        ("errors<0.1%", Condition("errors", "<", 0.001)),
-        ("errors<=0%", Condition("errors", "<=", 0.0)),
-        ("late<1 %", Condition("late", "<", 0.01)),
-        ("achieved>99%", Condition("achieved", ">", 0.99)),
-        ("top1>=97%", Condition("top1", ">=", 0.97)),
-        ("rate>180", Condition("rate", ">", 180)),
-        ("rate>180/s", Condition("rate", ">", 180)),
+        ("p99<20ms", ObjectiveCondition("p99", "<", 0.020)),
+        ("p50 < 1.5s", ObjectiveCondition("p50", "<", 1.5)),
+        ("p90<=800us", ObjectiveCondition("p90", "<=", 0.0008)),
+        ("P95<2m", ObjectiveCondition("p95", "<", 120)),
+        ("p999<1s", ObjectiveCondition("p99.9", "<", 1.0)),
+        ("p99.9<1s", ObjectiveCondition("p99.9", "<", 1.0)),
+        ("mean<3ms", ObjectiveCondition("mean", "<", 0.003)),
+        ("max<1s", ObjectiveCondition("max", "<", 1.0)),
+        ("errors<0.1%", ObjectiveCondition("errors", "<", 0.001)),
+        ("errors<=0%", ObjectiveCondition("errors", "<=", 0.0)),
+        ("late<1 %", ObjectiveCondition("late", "<", 0.01)),
+        ("achieved>99%", ObjectiveCondition("achieved", ">", 0.99)),
+        ("top1>=97%", ObjectiveCondition("top1", ">=", 0.97)),
+        ("rate>180", ObjectiveCondition("rate", ">", 180)),
+        ("rate>180/s", ObjectiveCondition("rate", ">", 180)),
     ],
 )
-def test_a_condition_is_read_with_its_unit(text: str, condition: Condition) -> None:
+def test_a_condition_is_read_with_its_unit(text: str, condition: ObjectiveCondition) -> None:
     (found,) = parse_objective(text)
     assert (found.name, found.sign) == (condition.name, condition.sign)
     assert found.limit == pytest.approx(condition.limit)

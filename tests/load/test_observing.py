@@ -15,8 +15,8 @@ from load.fake_sides import (
     stats,
 )
 
-from serve.load.observed import Mark, Observed
-from serve.load.observer import Observer, Target
+from serve.load.observed import Observed, ObservedEvent
+from serve.load.observer import LoadTarget, RunObserver
 
 STATS = "/v2/models/digits/stats"
 
@@ -24,9 +24,9 @@ STATS = "/v2/models/digits/stats"
 # --- the observer ---------------------------------------------------------------------------------
 
 
-def observe(told: Side, target: Target, during) -> Observed:
+def observe(told: Side, target: LoadTarget, during) -> Observed:
     async def run() -> Observed:
-        observer = Observer(target)
+        observer = RunObserver(target)
         await observer.begin()
         watching = asyncio.create_task(observer.watch(asyncio.get_running_loop().time()))
         told.asked.clear()
@@ -55,20 +55,20 @@ def everything(**changed):
     } | changed
 
 
-def target_of(told: Side, **changed) -> Target:
+def target_of(told: Side, **changed) -> LoadTarget:
     wanted = {
         "http_url": told.url,
         "admin_url": told.url,
         "metrics_url": told.url + "/metrics",
         "model": "digits",
     }
-    return Target(**(wanted | changed))
+    return LoadTarget(**(wanted | changed))
 
 
 def test_everything_is_told_of_a_run() -> None:
     with side(**everything()) as told:
 
-        async def during(observer: Observer) -> None:
+        async def during(observer: RunObserver) -> None:
             told.answers[STATS] = page(stats(count=30))
             told.answers["/metrics"] = gateway_text(30, 0.15)
             observer.mark(0.5, "something")
@@ -77,7 +77,7 @@ def test_everything_is_told_of_a_run() -> None:
         seen = observe(told, target_of(told), during)
     assert [one.requests for one in seen.triton] == [20]
     assert seen.gateway is not None and seen.gateway.added == pytest.approx(0.0015)
-    assert Mark(0.5, "something") in seen.marks
+    assert ObservedEvent(0.5, "something") in seen.marks
     assert [(one.pool, one.desired) for one in seen.hints] == [("default", 3)]
     assert seen.facts["config"] == {"max_batch_size": 64}
     assert seen.facts["server"] == {"name": "triton", "version": "2.51.0"}
@@ -87,7 +87,7 @@ def test_everything_is_told_of_a_run() -> None:
 def test_who_does_not_answer_is_a_problem_and_disturbs_nobody() -> None:
     with side(**everything(**{"/api/replicas": None, "/api/history": {"not": "a list"}})) as told:
 
-        async def during(_: Observer) -> None:
+        async def during(_: RunObserver) -> None:
             told.answers[STATS] = page(stats(count=30))
 
         seen = observe(told, target_of(told), during)
@@ -99,7 +99,7 @@ def test_who_does_not_answer_is_a_problem_and_disturbs_nobody() -> None:
 def test_a_bare_triton_is_asked_for_its_statistics_and_its_own_metrics() -> None:
     with side(**everything(**{"/metrics": GPU})) as told:
 
-        async def during(_: Observer) -> None:
+        async def during(_: RunObserver) -> None:
             told.answers[STATS] = page(stats(count=30))
 
         seen = observe(told, target_of(told, admin_url=""), during)
@@ -111,7 +111,7 @@ def test_a_bare_triton_is_asked_for_its_statistics_and_its_own_metrics() -> None
 def test_keys_are_shown_to_whom_they_are_for() -> None:
     with side(**everything()) as told:
 
-        async def during(_: Observer) -> None:
+        async def during(_: RunObserver) -> None:
             await until(lambda: len({path for path, _ in told.asked}) == 5)
 
         observe(told, target_of(told, key="sg_data", admin_key="sg_admin"), during)

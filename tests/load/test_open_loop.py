@@ -23,8 +23,8 @@ from serve.load.engine.driver import run_plan
 from serve.load.engine.lane_calls import LaneCalls, choices
 from serve.load.engine.open_loop import OpenLoop
 from serve.load.engine.recorder import WindowRecorder
-from serve.load.plan import Arrivals, Lane, Payload, Plan, Spacing
-from serve.load.record import NEVER_STARTED, NOT_CONNECTED, RIGHT, Key, Record
+from serve.load.plan import Arrivals, Lane, LoadPlan, Payload, Spacing
+from serve.load.record import NEVER_STARTED, NOT_CONNECTED, RIGHT, CallKey, Record
 
 END = 10.0
 
@@ -43,7 +43,7 @@ class Bench(LoopBench):
 
     def latencies(self, outcome: str = RIGHT) -> list[float]:
         """Of all calls with the outcome, a value per second in which they were meant to start."""
-        key = Key(0, outcome, "")
+        key = CallKey(0, outcome, "")
         windows = self.record().windows.values()
         return [each.cells[key].latency.largest for each in windows if key in each.cells]
 
@@ -62,7 +62,7 @@ def test_a_latency_is_from_the_intended_start() -> None:
     bench = Bench([1.0])
     bench.wake(1.25)
     bench.sender.end(at=2.0)
-    cell = bench.record().windows[1].cells[Key(0, RIGHT, "")]
+    cell = bench.record().windows[1].cells[CallKey(0, RIGHT, "")]
     assert cell.latency.largest == pytest.approx(1.0, rel=1e-3)
     assert cell.service.largest == pytest.approx(0.75, rel=1e-3)
 
@@ -158,7 +158,7 @@ def counts(record: Record, outcome: str = RIGHT) -> Counter[int]:
 
 
 def test_a_run_makes_the_intended_calls_and_waits_for_their_ends() -> None:
-    plan = Plan((lane_of(),), 1.2, Arrivals(200), seed=4)
+    plan = LoadPlan((lane_of(),), 1.2, Arrivals(200), seed=4)
     sender = DelayedSender(time.monotonic, 0.3)
     record = drive(plan, sender)
     meant = intended(Arrivals(200), 1.2, seed=4)
@@ -170,7 +170,7 @@ def test_a_run_makes_the_intended_calls_and_waits_for_their_ends() -> None:
 
 
 def test_warm_up_calls_are_made_and_not_recorded() -> None:
-    plan = Plan((lane_of(),), 0.5, Arrivals(100, spacing=Spacing.EVEN), warm_up=0.5)
+    plan = LoadPlan((lane_of(),), 0.5, Arrivals(100, spacing=Spacing.EVEN), warm_up=0.5)
     sender = DelayedSender(time.monotonic, 0.01)
     record = drive(plan, sender)
     assert sum(counts(record).values()) == 50
@@ -178,7 +178,7 @@ def test_warm_up_calls_are_made_and_not_recorded() -> None:
 
 
 def test_every_arrival_is_accounted_for_when_nothing_can_keep_up() -> None:
-    plan = Plan((lane_of(),), 0.5, Arrivals(200, spacing=Spacing.EVEN), timeout=2)
+    plan = LoadPlan((lane_of(),), 0.5, Arrivals(200, spacing=Spacing.EVEN), timeout=2)
     record = drive(plan, DelayedSender(time.monotonic, 0.1, most=2))
     answered, never = sum(counts(record).values()), sum(counts(record, NEVER_STARTED).values())
     assert answered + never == 100
@@ -187,7 +187,7 @@ def test_every_arrival_is_accounted_for_when_nothing_can_keep_up() -> None:
 
 def test_sequences_of_two_workers_have_different_ids() -> None:
     lane = sequence_lane(2)
-    plan = Plan((lane,), 0.2, Arrivals(100), seed=2)
+    plan = LoadPlan((lane,), 0.2, Arrivals(100), seed=2)
     senders = [DelayedSender(time.monotonic, 0.001) for _ in range(2)]
     for number, sender in enumerate(senders):
         drive(plan, sender, worker=number, workers=2)
@@ -198,7 +198,7 @@ def test_sequences_of_two_workers_have_different_ids() -> None:
 
 
 def test_a_run_ends_although_a_sender_forgets_a_call() -> None:
-    plan = Plan((lane_of(),), 0.05, Arrivals(100, spacing=Spacing.EVEN), timeout=0)
+    plan = LoadPlan((lane_of(),), 0.05, Arrivals(100, spacing=Spacing.EVEN), timeout=0)
     sender = ScriptedSender(Clock())
     run_plan(
         plan,

@@ -10,13 +10,13 @@ import pytest
 from load.pages import HOSTILE, Seen
 from load.records import report_of, run_of
 
-from serve.load.observed import GatewayTimes, Mark, Observed, Series, TritonTimes
-from serve.load.plan import Protocol
+from serve.load.observed import GatewayTimes, Observed, ObservedEvent, ObservedSeries, TritonTimes
+from serve.load.plan import LaneProtocol
 from serve.load.reports.comparison import Ratio, compare
 from serve.load.reports.page import render, render_comparison
 from serve.load.reports.page_outcomes import meaning
 from serve.load.reports.page_words import bare, number, seconds
-from serve.load.reports.report import Report, Run, Sweep
+from serve.load.reports.report import LoadReport, LoadRun, Sweep
 
 OBSERVED = Observed(
     triton=(
@@ -25,19 +25,21 @@ OBSERVED = Observed(
     ),
     gateway=GatewayTimes(600, 0.006, 0.0007, {"no_replica": 3}, 2, 0.3, 60_000_000),
     series=(
-        Series("replica", "local-0", "calls in flight", "calls", (0.0, 1.0, 2.0), (1, None, 3)),
-        Series("gpu", "GPU-0", "utilisation", "share", (0.0, 1.0, 2.0), (0.1, 0.5, 0.9)),
-        Series("replica", "local-0", "up", "1", (0.0, 1.0), (1.0, 1.0)),
-        Series("control", "", "nothing", "B", (0.0, 1.0), (None, None)),
+        ObservedSeries(
+            "replica", "local-0", "calls in flight", "calls", (0.0, 1.0, 2.0), (1, None, 3)
+        ),
+        ObservedSeries("gpu", "GPU-0", "utilisation", "share", (0.0, 1.0, 2.0), (0.1, 0.5, 0.9)),
+        ObservedSeries("replica", "local-0", "up", "1", (0.0, 1.0), (1.0, 1.0)),
+        ObservedSeries("control", "", "nothing", "B", (0.0, 1.0), (None, None)),
     ),
-    marks=(Mark(2.0, "local-1 is killed"),),
+    marks=(ObservedEvent(2.0, "local-1 is killed"),),
     problems=("no readings of local-1: it does not answer",),
     facts={"triton": "2.61.0"},
 )
 FIRST_OF_EVERY_RUN = ["Over time", "Latency by percentile", "By protocol and version"]
 
 
-def one_run(**more: Any) -> Run:
+def one_run(**more: Any) -> LoadRun:
     """A small run with failures and two versions."""
     usual: dict[str, Any] = {
         "seconds": 12,
@@ -50,12 +52,12 @@ def one_run(**more: Any) -> Run:
     return run_of(**usual | more)
 
 
-def bare_run(**more: Any) -> Run:
+def bare_run(**more: Any) -> LoadRun:
     """One against which nothing is observed and nothing asked."""
     return run_of(8, 20, **more)
 
 
-def seen(*runs: Run, **changes: Any) -> Seen:
+def seen(*runs: LoadRun, **changes: Any) -> Seen:
     """The page of a report with these runs."""
     return Seen(render(replace(report_of(*runs), **changes)))
 
@@ -126,8 +128,8 @@ def test_whatever_comes_from_outside_stays_text(passed: bool | None) -> None:
     hostile = Observed(
         triton=(replace(OBSERVED.triton[0], version=HOSTILE),),
         gateway=replace(_gateway(), errors={HOSTILE: 1}),
-        series=(Series(HOSTILE, HOSTILE, HOSTILE, HOSTILE, (0.0, 1.0), (1.0, 2.0)),),
-        marks=(Mark(1.0, HOSTILE),),
+        series=(ObservedSeries(HOSTILE, HOSTILE, HOSTILE, HOSTILE, (0.0, 1.0), (1.0, 2.0)),),
+        marks=(ObservedEvent(1.0, HOSTILE),),
         problems=(HOSTILE,),
         facts={HOSTILE: HOSTILE},
     )
@@ -171,9 +173,9 @@ def test_a_comparison_says_what_is_slower_and_shows_both() -> None:
 
 def test_a_report_that_was_kept_and_read_again_gives_the_same_page() -> None:
     report = replace(
-        report_of(one_run(protocols=(Protocol.GRPC, Protocol.HTTP_JSON))), passed=False
+        report_of(one_run(protocols=(LaneProtocol.GRPC, LaneProtocol.HTTP_JSON))), passed=False
     )
-    again = Report.from_json(json.loads(json.dumps(report.to_json())))
+    again = LoadReport.from_json(json.loads(json.dumps(report.to_json())))
     assert render(again) == render(report)
 
 
@@ -201,5 +203,5 @@ def _gateway() -> GatewayTimes:
     return OBSERVED.gateway
 
 
-def _compared(before: Run, after: Run, ratios: tuple[Ratio, ...]) -> Seen:
+def _compared(before: LoadRun, after: LoadRun, ratios: tuple[Ratio, ...]) -> Seen:
     return Seen(render_comparison(report_of(before), report_of(after), ratios))

@@ -9,10 +9,10 @@ from load_plans import generators, plan_of
 from model_server import ModelServer
 
 from serve.core.errors import CannotStart, Invalid, Unavailable
-from serve.load.observed import Mark, Observed
-from serve.load.observed_run import Action, Progress, perform
-from serve.load.plan import Plan
-from serve.load.reports.report import Run
+from serve.load.observed import Observed, ObservedEvent
+from serve.load.observed_run import Action, RunProgress, perform
+from serve.load.plan import LoadPlan
+from serve.load.reports.report import LoadRun
 
 
 @pytest.fixture
@@ -44,10 +44,12 @@ class Diary:
         self.entries.append("end")
         if self._fails == "end":
             raise Unavailable("nobody answers")
-        return Observed(marks=(Mark(0.3, "seen"),), problems=("half blind",))
+        return Observed(marks=(ObservedEvent(0.3, "seen"),), problems=("half blind",))
 
 
-def run_of(plan: Plan, tell: Callable[[Progress], None] = lambda _: None, **options: object) -> Run:
+def run_of(
+    plan: LoadPlan, tell: Callable[[RunProgress], None] = lambda _: None, **options: object
+) -> LoadRun:
     return asyncio.run(perform(plan, label="a run", tell=tell, **options))  # type: ignore[arg-type]
 
 
@@ -59,7 +61,7 @@ def action(at: float, text: str, do: Callable[[], Awaitable[str]] = nothing) -> 
     return Action(at, text, do)
 
 
-def texts(marks: Sequence[Mark]) -> list[str]:
+def texts(marks: Sequence[ObservedEvent]) -> list[str]:
     return [mark.text for mark in marks]
 
 
@@ -73,7 +75,7 @@ def test_a_run_has_what_both_sides_say(server: ModelServer) -> None:
     assert run.outline == plan.outline()
     assert run.workers == 1
     assert sum(cell.calls for _, _, cell in run.record.cells()) == 100
-    assert run.observed == Observed(marks=(Mark(0.3, "seen"),), problems=("half blind",))
+    assert run.observed == Observed(marks=(ObservedEvent(0.3, "seen"),), problems=("half blind",))
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 from serve.load.engine.recorder import WindowRecorder
-from serve.load.record import NEVER_STARTED, RIGHT, TIMED_OUT, Key, Record, Window
+from serve.load.record import NEVER_STARTED, RIGHT, TIMED_OUT, CallKey, Record, RecordWindow
 
 BEGINS = 1000.0
 
@@ -26,7 +26,7 @@ def call(
     to.ended(lane, BEGINS + intended, BEGINS + started, BEGINS + ended, outcome, decision, rows)
 
 
-def windows(of: WindowRecorder) -> dict[int, Window]:
+def windows(of: WindowRecorder) -> dict[int, RecordWindow]:
     return dict(of.fold())
 
 
@@ -34,7 +34,7 @@ def test_a_call_belongs_to_the_second_of_its_intended_start() -> None:
     taken = recorder()
     call(taken, 2.9, 3.4, 5.9)
     found = windows(taken)
-    cell = found[2].cells[Key(0, RIGHT, "")]
+    cell = found[2].cells[CallKey(0, RIGHT, "")]
     assert cell.latency.largest == pytest.approx(3.0, rel=1e-3)
     assert cell.service.largest == pytest.approx(2.5, rel=1e-3)
     assert found[5].generator.ended == 1
@@ -49,9 +49,9 @@ def test_calls_are_told_apart_by_lane_outcome_and_decision() -> None:
     call(taken, 0, 0, 0.1, outcome=TIMED_OUT)
     cells = windows(taken)[0].cells
     assert {key: (cell.calls, cell.rows) for key, cell in cells.items()} == {
-        Key(0, RIGHT, ""): (2, 8),
-        Key(1, RIGHT, "2; by=split"): (1, 1),
-        Key(0, TIMED_OUT, ""): (1, 1),
+        CallKey(0, RIGHT, ""): (2, 8),
+        CallKey(1, RIGHT, "2; by=split"): (1, 1),
+        CallKey(0, TIMED_OUT, ""): (1, 1),
     }
 
 
@@ -72,7 +72,7 @@ def test_a_call_that_never_started_has_a_latency_but_no_service() -> None:
     taken = recorder()
     call(taken, 8.0, 10, 10, outcome=NEVER_STARTED)
     found = windows(taken)
-    cell = found[8].cells[Key(0, NEVER_STARTED, "")]
+    cell = found[8].cells[CallKey(0, NEVER_STARTED, "")]
     assert cell.latency.largest == pytest.approx(2.0, rel=1e-3)
     assert cell.service.count == 0
     assert found.keys() == {8}

@@ -8,9 +8,9 @@ from load.fake_stage import bare, managed, play
 from load.records import run_of
 
 from serve.core.errors import Invalid
-from serve.load.observed import Observed, Series
-from serve.load.plan import Plan, Protocol
-from serve.load.reports.report import Run
+from serve.load.observed import Observed, ObservedSeries
+from serve.load.plan import LaneProtocol, LoadPlan
+from serve.load.reports.report import LoadRun
 from serve.load.scenarios import overload, soak
 from serve.load.scenarios.catalogue import SCENARIOS, scenario_of
 
@@ -33,7 +33,7 @@ def test_scenarios_that_need_a_gateway_say_so_to_a_bare_triton(name: str) -> Non
 
 
 def smoked(**more: Any) -> Any:
-    run = run_of(10, 50.0, protocols=tuple(Protocol), **more)
+    run = run_of(10, 50.0, protocols=tuple(LaneProtocol), **more)
     return play("smoke", bare(result=lambda plan, label: run))
 
 
@@ -53,7 +53,7 @@ def test_smoke_passes_when_nothing_fails(failed: Any, passed: bool, finding: str
 
 
 def test_smoke_fails_where_a_protocol_was_never_used() -> None:
-    silent = run_of(10, 1.0, protocols=tuple(Protocol), failed={})
+    silent = run_of(10, 1.0, protocols=tuple(LaneProtocol), failed={})
     for window in silent.record.windows.values():
         for key in [key for key in window.cells if key.lane == 2]:
             del window.cells[key]
@@ -63,20 +63,20 @@ def test_smoke_fails_where_a_protocol_was_never_used() -> None:
 
 
 def test_a_run_that_was_stopped_is_neither_passed_nor_failed() -> None:
-    run = run_of(10, 50.0, protocols=tuple(Protocol))
-    stopped = Run(run.label, {**run.outline, "stopped_after": 3.0}, run.record)
+    run = run_of(10, 50.0, protocols=tuple(LaneProtocol))
+    stopped = LoadRun(run.label, {**run.outline, "stopped_after": 3.0}, run.record)
     assert play("smoke", bare(result=lambda plan, label: stopped)).passed is None
 
 
 # --- soak -----------------------------------------------------------------------------------------
 
 
-def memory(first: float, last: float, *, of: str = "worker-0") -> Series:
+def memory(first: float, last: float, *, of: str = "worker-0") -> ObservedSeries:
     values = tuple(first + (last - first) * n / 99 for n in range(100))
-    return Series("gateway", of, "memory", "B", tuple(map(float, range(100))), values)
+    return ObservedSeries("gateway", of, "memory", "B", tuple(map(float, range(100))), values)
 
 
-def soaked(*series: Series, slow: float = 1.0) -> Any:
+def soaked(*series: ObservedSeries, slow: float = 1.0) -> Any:
     run = run_of(
         100,
         50.0,
@@ -102,7 +102,7 @@ def test_soak_finds_a_latency_that_rises_but_forgives_one_stall() -> None:
 # --- overload -------------------------------------------------------------------------------------
 
 
-def steps(*, slow_after: float = 0.01, lost: float = 0.0) -> Run:
+def steps(*, slow_after: float = 0.01, lost: float = 0.0) -> LoadRun:
     """Six steps of 5 s: most of the third and fourth are refused."""
     shed = run_of(30, 100.0, failed={"http_429:overloaded": 0.5, "timeout": lost})
     calm = run_of(30, 100.0, median=0.01, spread=0.1)
@@ -115,7 +115,7 @@ def steps(*, slow_after: float = 0.01, lost: float = 0.0) -> Run:
     record = type(calm.record)()
     for second, window in windows.items():
         record.add(second, window)
-    return Run("steps", calm.outline, record)
+    return LoadRun("steps", calm.outline, record)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def steps(*, slow_after: float = 0.01, lost: float = 0.0) -> Run:
     ],
 )
 def test_overload_passes_where_too_much_is_refused_and_the_rest_comes_back(
-    run: Run, passed: bool, finding: str
+    run: LoadRun, passed: bool, finding: str
 ) -> None:
     findings, found = overload.judge(run, 100.0)
     assert found is passed
@@ -143,7 +143,7 @@ def test_overload_probes_first_and_steps_to_twice_what_it_finds() -> None:
     probe, stepped = stage.plans
     assert probe.closed is not None and stepped.arrivals is not None
     assert stepped.arrivals.levels[3] == pytest.approx(2 * stepped.arrivals.rate)
-    assert stepped.lanes[0].protocol is Protocol.HTTP_JSON
+    assert stepped.lanes[0].protocol is LaneProtocol.HTTP_JSON
     assert stepped.lanes[0].payloads[0].rows == 8
 
 
@@ -151,7 +151,7 @@ def test_overload_probes_first_and_steps_to_twice_what_it_finds() -> None:
 
 
 def test_batch_sweep_finds_the_size_with_the_most_rows() -> None:
-    def result(plan: Plan, label: str) -> Run:
+    def result(plan: LoadPlan, label: str) -> LoadRun:
         rows = plan.lanes[0].payloads[0].rows
         return run_of(8, {1: 200.0, 2: 150.0, 4: 50.0}[rows], rows=rows, label=label, is_open=False)
 
@@ -195,7 +195,7 @@ def snapshot() -> dict[str, Any]:
 
 
 def test_direct_asks_both_sides_for_the_same_version_in_turns() -> None:
-    def result(plan: Plan, label: str) -> Run:
+    def result(plan: LoadPlan, label: str) -> LoadRun:
         median = 0.010 if label.startswith("direct") else 0.011
         return run_of(10, 100.0, median=median, spread=0.05, label=label)
 

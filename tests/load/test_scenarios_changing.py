@@ -10,9 +10,9 @@ from load.fake_stage import ROUTE, FakeStage, managed, play, routed
 from load.records import run_of
 
 from serve.core.errors import Invalid
-from serve.load.observer import Target
-from serve.load.plan import Plan
-from serve.load.reports.report import Run
+from serve.load.observer import LoadTarget
+from serve.load.plan import LoadPlan
+from serve.load.reports.report import LoadRun
 from serve.load.scenarios import cold_start, split
 from serve.load.scenarios import kill as killing
 from serve.load.scenarios.catalogue import SCENARIOS
@@ -23,10 +23,10 @@ LOAD, UNLOAD = "/api/models/digits/load", "/api/models/digits/unload"
 # --- split ----------------------------------------------------------------------------------------
 
 
-def split_run(shares: Sequence[float], *, late: int = 0) -> Run:
+def split_run(shares: Sequence[float], *, late: int = 0) -> LoadRun:
     """Thirty seconds; version 1 has a share in each third, `late` seconds after the change."""
 
-    def third(number: int) -> Run:
+    def third(number: int) -> LoadRun:
         told = f"by=split; generation={11 + number}"
         share = shares[number]
         decisions = {f"1; {told}": share, f"2; {told}": 1 - share}
@@ -36,13 +36,13 @@ def split_run(shares: Sequence[float], *, late: int = 0) -> Run:
     runs = [third(number).record.windows for number in range(3)]
     for second in range(30):
         record.add(second, runs[(second >= 10 + late) + (second >= 20)][second])
-    return Run("split", run_of(30).outline, record)
+    return LoadRun("split", run_of(30).outline, record)
 
 
 BEFORE, OTHER = {1: 90, 2: 10}, {1: 10, 2: 90}
 
 
-def judged_split(run: Run) -> tuple[tuple[str, ...], bool]:
+def judged_split(run: LoadRun) -> tuple[tuple[str, ...], bool]:
     return split.judge(run, (BEFORE, OTHER, BEFORE), [12, 13], (10.0, 20.0))
 
 
@@ -58,7 +58,9 @@ def judged_split(run: Run) -> tuple[tuple[str, ...], bool]:
         ),
     ],
 )
-def test_split_passes_where_the_shares_follow_soon(run: Run, passed: bool, finding: str) -> None:
+def test_split_passes_where_the_shares_follow_soon(
+    run: LoadRun, passed: bool, finding: str
+) -> None:
     findings, found = judged_split(run)
     assert found is passed
     assert any(finding in one for one in findings)
@@ -89,7 +91,7 @@ def test_split_changes_the_route_twice_and_says_so_first() -> None:
 
 def test_split_puts_the_route_back_when_it_is_cancelled() -> None:
     class Endless(FakeStage):
-        async def perform(self, plan: Plan, **more: Any) -> Run:
+        async def perform(self, plan: LoadPlan, **more: Any) -> LoadRun:
             await more["actions"][0].do()
             begun.set()
             await asyncio.Event().wait()
@@ -103,20 +105,20 @@ def test_split_puts_the_route_back_when_it_is_cancelled() -> None:
             await playing
 
     with side(**routed()) as told:
-        begun, stage = asyncio.Event(), Endless(Target(told.url, told.url, model="digits"))
+        begun, stage = asyncio.Event(), Endless(LoadTarget(told.url, told.url, model="digits"))
         asyncio.run(cancel())
         assert told.answers[ROUTE]["split"] == {"1": 90, "2": 10}
 
 
 def test_split_says_what_to_do_where_it_cannot_put_back() -> None:
     class Refused(FakeStage):
-        async def perform(self, plan: Plan, **more: Any) -> Run:
+        async def perform(self, plan: LoadPlan, **more: Any) -> LoadRun:
             await more["actions"][0].do()
             told.refuses.add(ROUTE)
             return run_of(12, 50.0)
 
     with side(**routed()) as told:
-        outcome = play("split", Refused(Target(told.url, told.url, model="digits")))
+        outcome = play("split", Refused(LoadTarget(told.url, told.url, model="digits")))
     assert outcome.passed is False
     assert "Try: servegate route set digits 1=90 2=10" in outcome.findings[0]
 
@@ -131,7 +133,7 @@ def test_split_refuses_a_route_that_nobody_has_set_and_changes_nothing() -> None
 # --- kill -----------------------------------------------------------------------------------------
 
 
-def killed(run: Run, away: float | None = 2.5, others: int = 1) -> tuple[tuple[str, ...], bool]:
+def killed(run: LoadRun, away: float | None = 2.5, others: int = 1) -> tuple[tuple[str, ...], bool]:
     return killing.judge(run, 10.0, "local-0", away, others, is_dead=True)
 
 
@@ -180,7 +182,7 @@ def test_a_kill_command_that_fails_is_told_with_its_words() -> None:
 # --- cold start -----------------------------------------------------------------------------------
 
 
-def cold_run(*, until: int = 5, slow: int = 10) -> Run:
+def cold_run(*, until: int = 5, slow: int = 10) -> LoadRun:
     """Forty seconds: nothing before `until`, slow before `slow`."""
     early = run_of(40, 50.0, failed={"http_404:unknown_model": 1.0})
     warm = run_of(
@@ -189,7 +191,7 @@ def cold_run(*, until: int = 5, slow: int = 10) -> Run:
     record = type(early.record)()
     for second in range(40):
         record.add(second, (early if second < until else warm).record.windows[second])
-    return Run("cold start", warm.outline, record)
+    return LoadRun("cold start", warm.outline, record)
 
 
 def test_cold_start_tells_the_first_answer_and_when_it_settled() -> None:
@@ -211,9 +213,9 @@ def test_cold_start_unloads_then_loads_once() -> None:
 
 def test_cold_start_loads_the_model_even_when_the_run_breaks_off() -> None:
     class Breaking(FakeStage):
-        async def perform(self, plan: Plan, **more: Any) -> Run:
+        async def perform(self, plan: LoadPlan, **more: Any) -> LoadRun:
             raise Invalid("the generator broke off")
 
     with side(**routed()) as told, pytest.raises(Invalid, match="broke off"):
-        play("cold-start", Breaking(Target(told.url, told.url, model="digits")))
+        play("cold-start", Breaking(LoadTarget(told.url, told.url, model="digits")))
     assert [path for path, _ in told.changes] == [UNLOAD, LOAD]

@@ -15,14 +15,14 @@ import pytest
 
 from serve.load.bodies import path_of, payload_of
 from serve.load.observed_run import Action, perform
-from serve.load.observer import Observer, Target
-from serve.load.plan import Lane, Plan, Protocol
-from serve.load.reports.report import Run
+from serve.load.observer import LoadTarget, RunObserver
+from serve.load.plan import Lane, LaneProtocol, LoadPlan
+from serve.load.reports.report import LoadRun
 from serve.load.scenarios.catalogue import SCENARIOS
-from serve.load.scenarios.scenario import Outcome
+from serve.load.scenarios.scenario import ScenarioOutcome
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
-_GRPC = (Protocol.GRPC, Protocol.GRPC_STREAM)
+_GRPC = (LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM)
 
 
 @dataclass
@@ -37,21 +37,21 @@ class RealStage:
     said: list[str] = field(default_factory=list)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> LoadTarget:
         metrics = f"http://127.0.0.1:{self.up.metrics_port}/metrics"
-        return Target(f"http://{self.up.http}", self.up.admin, metrics, model="digits")
+        return LoadTarget(f"http://{self.up.http}", self.up.admin, metrics, model="digits")
 
     def plan(
         self,
         *,
-        protocols: Sequence[Protocol] = (),
+        protocols: Sequence[LaneProtocol] = (),
         arrivals: Any = None,
         closed: Any = None,
         seconds: float,
         batch: int | None = None,
         address: str = "",
         warm_up: float = 0.0,
-    ) -> Plan:
+    ) -> LoadPlan:
         values = np.random.default_rng(0).random((batch or 1, 8, 8, 1), dtype=np.float32)
         lanes = tuple(
             Lane(
@@ -61,17 +61,17 @@ class RealStage:
                 path=path_of(one, "digits", ""),
                 payloads=(payload_of(one, "digits", "", {"x": values}, {"x": "FP32"}),),
             )
-            for one in protocols or (Protocol.HTTP_BINARY,)
+            for one in protocols or (LaneProtocol.HTTP_BINARY,)
         )
-        return Plan(lanes, seconds, arrivals, closed, timeout=10.0, warm_up=warm_up)
+        return LoadPlan(lanes, seconds, arrivals, closed, timeout=10.0, warm_up=warm_up)
 
     async def perform(
-        self, plan: Plan, *, label: str, actions: Sequence[Action] = (), objective: str = ""
-    ) -> Run:
+        self, plan: LoadPlan, *, label: str, actions: Sequence[Action] = (), objective: str = ""
+    ) -> LoadRun:
         return await perform(
             plan,
             label=label,
-            observer=Observer(self.target),
+            observer=RunObserver(self.target),
             actions=actions,
             tell=lambda progress: None,
         )
@@ -89,7 +89,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Up]:
         yield one
 
 
-def play(name: str, up: harness.Up, **more: Any) -> Outcome:
+def play(name: str, up: harness.Up, **more: Any) -> ScenarioOutcome:
     return asyncio.run(SCENARIOS[name].play(RealStage(up, **more)))
 
 

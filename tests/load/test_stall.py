@@ -17,7 +17,7 @@ from load.scripted import Scripted
 from serve.load.engine.driver import run_plan
 from serve.load.engine.http import http_sender
 from serve.load.histogram import Histogram
-from serve.load.plan import Arrivals, Closed, Lane, Plan, Spacing
+from serve.load.plan import Arrivals, Closed, Lane, LoadPlan, Spacing
 from serve.load.record import NEVER_STARTED, RIGHT, Record
 
 RATE, SECONDS, STALL = 100, 10, 3.0
@@ -46,14 +46,14 @@ def experiment() -> Seen:
     with Scripted(service=0.004) as server:
         server.stall(at=4.0, seconds=STALL)
         lane = lane_of(address=server.address)
-        opened = Plan((lane,), SECONDS, arrivals=Arrivals(RATE, spacing=Spacing.EVEN))
-        closed = Plan((lane,), SECONDS, closed=Closed(users=4, rate=RATE))
+        opened = LoadPlan((lane,), SECONDS, arrivals=Arrivals(RATE, spacing=Spacing.EVEN))
+        closed = LoadPlan((lane,), SECONDS, closed=Closed(users=4, rate=RATE))
         both = [gevent.spawn(run, lane, plan) for plan in (opened, closed)]
         gevent.joinall(both, raise_error=True)
         return Seen(*(each.value for each in both))
 
 
-def run(lane: Lane, plan: Plan) -> Record:
+def run(lane: Lane, plan: LoadPlan) -> Record:
     record = Record()
     clock = time.monotonic
     sender = http_sender(lane, most=plan.most, timeout=plan.timeout, clock=clock)

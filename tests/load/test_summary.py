@@ -8,7 +8,7 @@ import pytest
 from load.records import cell_of, outline_of, run_of
 
 from serve.load.histogram import Histogram
-from serve.load.plan import Protocol
+from serve.load.plan import LaneProtocol
 from serve.load.record import (
     BROKEN,
     MALFORMED,
@@ -17,27 +17,27 @@ from serve.load.record import (
     RIGHT,
     TIMED_OUT,
     WRONG,
-    Cell,
-    Generator,
-    Key,
+    CallKey,
+    GeneratorLoad,
     Record,
-    Window,
+    RecordCell,
+    RecordWindow,
 )
 from serve.load.reports import summary
 from serve.load.reports.counts import is_served, is_waited, span
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 
 
 def run_of_cells(
-    seconds: float, windows: Mapping[int, Mapping[Key, Cell]], **outline: float
-) -> Run:
+    seconds: float, windows: Mapping[int, Mapping[CallKey, RecordCell]], **outline: float
+) -> LoadRun:
     record = Record()
     for second, cells in windows.items():
-        record.add(second, Window(dict(cells)))
-    return Run("a run", {**outline_of(seconds), **outline}, record)
+        record.add(second, RecordWindow(dict(cells)))
+    return LoadRun("a run", {**outline_of(seconds), **outline}, record)
 
 
-RIGHT_CALLS = Key(0, RIGHT, "")
+RIGHT_CALLS = CallKey(0, RIGHT, "")
 
 
 def test_calls_that_were_answered_or_waited_in_vain_count_in_a_latency() -> None:
@@ -64,8 +64,8 @@ def test_fast_refusals_do_not_flatter_the_latency() -> None:
 def test_timeouts_and_calls_that_never_started_are_in_the_latency_with_their_time() -> None:
     cells = {
         RIGHT_CALLS: cell_of([0.01] * 90),
-        Key(0, TIMED_OUT, ""): cell_of([2.0] * 6),
-        Key(0, NEVER_STARTED, ""): Cell(Histogram.of([5.0] * 4)),
+        CallKey(0, TIMED_OUT, ""): cell_of([2.0] * 6),
+        CallKey(0, NEVER_STARTED, ""): RecordCell(Histogram.of([5.0] * 4)),
     }
     row = summary.total(run_of_cells(1, {0: cells}))
     assert row.latency.count == 100
@@ -114,7 +114,7 @@ def test_rows_are_lanes_followed_by_their_versions() -> None:
     run = run_of(
         10,
         100,
-        protocols=(Protocol.GRPC, Protocol.HTTP_JSON),
+        protocols=(LaneProtocol.GRPC, LaneProtocol.HTTP_JSON),
         decisions={"10; by=split": 0.3, "2; by=label:stable": 0.3, "2; by=split": 0.4},
     )
     found = summary.rows(run)
@@ -145,9 +145,9 @@ def test_routes_are_shares_of_the_calls_that_told_a_decision() -> None:
 def test_late_calls_are_those_that_started_late_or_never() -> None:
     record = Record()
     lags = Histogram.of([0.001] * 90 + [0.020] * 6)
-    cells = {RIGHT_CALLS: cell_of([0.01] * 96), Key(0, NEVER_STARTED, ""): cell_of([1.0] * 4)}
-    record.add(0, Window(cells, Generator(lag=lags)))
-    assert summary.late_share(Run("a run", outline_of(1), record)) == pytest.approx(0.10)
+    cells = {RIGHT_CALLS: cell_of([0.01] * 96), CallKey(0, NEVER_STARTED, ""): cell_of([1.0] * 4)}
+    record.add(0, RecordWindow(cells, GeneratorLoad(lag=lags)))
+    assert summary.late_share(LoadRun("a run", outline_of(1), record)) == pytest.approx(0.10)
 
 
 def test_a_long_run_s_instants_are_several_seconds_wide() -> None:

@@ -7,9 +7,9 @@ from serve.load.observations import gateway_counts
 from serve.load.observations.changes import Changes
 from serve.load.observations.gateway_counts import GatewayCounts
 from serve.load.observations.local_tritons import is_here
-from serve.load.observations.readings import Readings
+from serve.load.observations.readings import RunReadings
 from serve.load.observations.triton_counts import TritonCounts
-from serve.load.observed import Mark, Series
+from serve.load.observed import ObservedEvent, ObservedSeries
 
 
 def counted(*pages):
@@ -105,17 +105,19 @@ def test_counters_of_a_gateway_that_fell_are_told() -> None:
 
 
 def test_readings_of_replicas_and_their_gpus_are_series() -> None:
-    readings = Readings("http://gateway:8000")
+    readings = RunReadings("http://gateway:8000")
     told = {"utilization": 0.5, "memory_used": 1e9, "memory_total": 8e9, "power": None}
     readings.replicas(1.0, [replica_page(gpus={"GPU-1": told})])
     found = {(one.group, one.of, one.name): one for one in readings.series}
-    assert found["gpu", "GPU-1", "memory"] == Series("gpu", "GPU-1", "memory", "B", (1.0,), (1e9,))
+    assert found["gpu", "GPU-1", "memory"] == ObservedSeries(
+        "gpu", "GPU-1", "memory", "B", (1.0,), (1e9,)
+    )
     assert ("gpu", "GPU-1", "power") not in found
     assert found["replica", "local-0", "waiting in Triton"].values == (4.0,)
 
 
 def test_a_bare_triton_tells_its_queue_and_its_gpus() -> None:
-    readings = Readings("http://gpu-1:8000")
+    readings = RunReadings("http://gpu-1:8000")
     readings.triton(1.0, GPU)
     found = {(one.of, one.name): one.values for one in readings.series}
     assert found == {
@@ -141,8 +143,8 @@ def test_states_of_replicas_that_change_are_marks() -> None:
     for at, one in ((0.0, replica_page()), (1.0, replica_page("lost", why="refused")), (2.0, None)):
         changes.replicas(at, [one] if one else [])
     assert changes.marks == (
-        Mark(1.0, "local-0 is lost: refused"),
-        Mark(2.0, "local-0 was removed"),
+        ObservedEvent(1.0, "local-0 is lost: refused"),
+        ObservedEvent(2.0, "local-0 was removed"),
     )
 
 
@@ -161,4 +163,4 @@ def test_revisions_that_are_new_are_marks_at_their_time() -> None:
     changes.revisions(0.0, 1.0, 0.0, [revision(1)])
     zero = 1795341598.0  # two seconds before the revision
     changes.revisions(1.0, 3.0, zero, [revision(2), revision(1)])
-    assert changes.marks == (Mark(2.0, "revision 2: route digits: split.1: 90 → 2"),)
+    assert changes.marks == (ObservedEvent(2.0, "revision 2: route digits: split.1: 90 → 2"),)

@@ -15,9 +15,9 @@ from serve.capacity.fleets.comparison import (
     OURS,
     UTILISATION,
 )
-from serve.capacity.fleets.fronts import Point
+from serve.capacity.fleets.fronts import FrontPoint
 
-HERE = Point("spikes", OURS, "", True, 0.02, 0.0, 10.0, 1.5, 6.0, 5)
+HERE = FrontPoint("spikes", OURS, "", True, 0.02, 0.0, 10.0, 1.5, 6.0, 5)
 OTHERS = [
     replace(HERE, scaler=CALLS, parameter="70 %", late=0.04, cost=1.4),
     replace(HERE, scaler=CALLS, parameter="50 %", late=0.024, cost=1.8),
@@ -26,7 +26,7 @@ OTHERS = [
 ]
 
 
-def told(*points: Point) -> dict[str, Goal]:
+def told(*points: FrontPoint) -> dict[str, Goal]:
     return {one.wanted.split()[-1]: one for one in goals(points)}
 
 

@@ -12,7 +12,7 @@ from serve.processes.compute import ComputeProcess, Pieces, joined
 from serve.tensors.tfserving_infer import infer_body, written
 from serve.tensors.tfserving_json import document_of, large_inputs
 from serve.tensors.tfserving_numbers import weigh
-from serve.tensors.tfserving_tensors import Port, Signature, Tensor
+from serve.tensors.tfserving_tensors import Port, RawTensor, ServingSignature
 
 LONG = re.compile(r"(a|aa)+$")  # takes exponential time
 
@@ -35,9 +35,9 @@ async def test_large_arguments_and_results_arrive_whole(compute: ComputeProcess)
     body = b'{"instances": [' + b",".join([b"[1.5]"] * 300_000) + b"]}"
     weighed = await compute.run(weigh, Pieces([body[:70_000], body[70_000:]]), True)
     assert weighed == weigh(body)
-    signature = Signature((Port("x", "FP32", (-1, 1)),), (), True)
+    signature = ServingSignature((Port("x", "FP32", (-1, 1)),), (), True)
     inputs, is_row = await compute.run(large_inputs, body, weighed, signature)
-    assert is_row and inputs["x"] == Tensor("FP32", (300_000, 1), b"\0\0\xc0\x3f" * 300_000)
+    assert is_row and inputs["x"] == RawTensor("FP32", (300_000, 1), b"\0\0\xc0\x3f" * 300_000)
     answer = infer_body(inputs)
     assert answer.tensors == (inputs["x"].raw,)
     assert await joined([body, body]) == body + body

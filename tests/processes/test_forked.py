@@ -13,7 +13,7 @@ import pytest
 from living import ends, lives
 
 from serve.processes import Backoff
-from serve.processes.forked import Place
+from serve.processes.forked import ForkedChild
 
 PATIENCE = 20.0  # seconds; a bound for what takes milliseconds
 
@@ -214,12 +214,12 @@ def test_what_the_parent_had_not_yet_written_is_written_once() -> None:
 
 
 def test_delays_double_and_a_healthy_life_forgives_earlier_failures() -> None:
-    place, backoff = Place("one"), Backoff(first=1, longest=5, healthy=30)
+    place, backoff = ForkedChild("one"), Backoff(first=1, longest=5, healthy=30)
     delays = []
     for life in (0.1, 0.1, 0.1, 0.1, 29.9, 30.0, 0.1):
         place.start(7, 100.0)
         delays.append(place.end(100.0 + life, backoff))
         assert place.pid is None and place.due == 100.0 + life + delays[-1]
     assert delays == [1, 2, 4, 5, 5, 1, 2]
-    never = Place("two")  # could not be started, which counts as a failure
+    never = ForkedChild("two")  # could not be started, which counts as a failure
     assert [never.end(now, backoff) for now in (100.0, 200.0, 300.0)] == [1, 2, 4]

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from builders import DataPlane, call, snapshot, target, view
 from refusals import refusal
 
-from serve.core.access import Act, Key, Role
+from serve.core.access import Act, ApiKey, Role
 from serve.core.calls import Call, Verb
 from serve.core.errors import Forbidden, Unauthenticated, UnknownModel
 from serve.core.snapshot import Snapshot
@@ -16,11 +16,11 @@ class Scene:
     """Models `open` and `shut`, which serves sequences; the key sees the first."""
 
     def __init__(self, *, guarded: bool = True) -> None:
-        self.key, self.words = Key.create(Role.PREDICTOR, ("open*",))
+        self.key, self.words = ApiKey.create(Role.PREDICTOR, ("open*",))
         self.plane = DataPlane(self.served(self.key, generation=1, guarded=guarded))
         self.gateway = self.plane.gateway
 
-    def served(self, *keys: Key, generation: int, guarded: bool = True) -> Snapshot:
+    def served(self, *keys: ApiKey, generation: int, guarded: bool = True) -> Snapshot:
         models = [view(target(model=name), name=name, sequences=True) for name in ("open", "shut")]
         return dataclasses.replace(
             snapshot(*models, generation=generation),

@@ -6,9 +6,9 @@ from typing import Any
 
 from builders import DataPlane, call, snapshot, target, view
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.core.calls import Reply, Verb
-from serve.proxy.journal import Ended
+from serve.proxy.journal import EndedCall
 
 BROKEN = Reply(500, b'{"error":"x"}')
 
@@ -23,8 +23,8 @@ class Journal:
     def takes(self) -> bool:
         return self.share
 
-    def write(self, ended: Ended) -> None:
-        told = {name: getattr(ended, name) for name in Ended.__slots__}
+    def write(self, ended: EndedCall) -> None:
+        told = {name: getattr(ended, name) for name in EndedCall.__slots__}
         del told["call"]
         picked = told.pop("choice")
         version = picked and picked.target.version
@@ -67,7 +67,7 @@ def test_good_calls_are_left_out_by_their_share_and_others_never() -> None:
 
 def test_a_key_is_named_by_its_id_once_it_was_found_to_be_good() -> None:
     journal = Journal()
-    key, words = Key.create(Role.PREDICTOR)
+    key, words = ApiKey.create(Role.PREDICTOR)
     held = replace(snapshot(view(target())), keys=MappingProxyType({key.id: key}), guarded=True)
     plane = DataPlane(held, journal=journal)
     for shown in (words, words[:-1] + ("a" if words[-1] != "a" else "b"), ""):

@@ -13,7 +13,7 @@ from PIL import Image
 from refusals import refusal
 
 from serve.core.errors import Invalid
-from serve.tensors.input_forms import Form, Given, Inputs, read_inputs
+from serve.tensors.input_forms import GivenInput, InputForm, Inputs, read_inputs
 from serve.tensors.metadata import TensorSpec
 
 X = TensorSpec("x", "FP32", (-1, 2, 2, 1))
@@ -27,7 +27,7 @@ def read(
     *specs: TensorSpec,
     record: Mapping[str, Any] | None = None,
     batch: int | None = None,
-    **given: Given,
+    **given: GivenInput,
 ) -> Inputs:
     """What is given by name; `whole` is what has no name."""
     named = {"" if name == "whole" else name: one for name, one in given.items()}
@@ -36,30 +36,30 @@ def read(
     return read_inputs("m", wanted, named, rows, rng=np.random.default_rng(0), batch=batch)
 
 
-def csv(text: str) -> Given:
-    return Given(Form.CSV, text.encode(), "a.csv")
+def csv(text: str) -> GivenInput:
+    return GivenInput(InputForm.CSV, text.encode(), "a.csv")
 
 
-def text(said: str) -> Given:
-    return Given(Form.TEXT, said.encode(), "a.txt")
+def text(said: str) -> GivenInput:
+    return GivenInput(InputForm.TEXT, said.encode(), "a.txt")
 
 
-def png(*rows: list[int]) -> Given:
+def png(*rows: list[int]) -> GivenInput:
     held = io.BytesIO()
     Image.fromarray(np.array(rows, dtype=np.uint8)).save(held, "PNG")
-    return Given(Form.IMAGE, held.getvalue(), "a.png")
+    return GivenInput(InputForm.IMAGE, held.getvalue(), "a.png")
 
 
-def npy(array: Any, **options: Any) -> Given:
+def npy(array: Any, **options: Any) -> GivenInput:
     held = io.BytesIO()
     np.save(held, array, **options)
-    return Given(Form.NPY, held.getvalue(), "a.npy")
+    return GivenInput(InputForm.NPY, held.getvalue(), "a.npy")
 
 
-def npz(**arrays: Any) -> Given:
+def npz(**arrays: Any) -> GivenInput:
     held = io.BytesIO()
     np.savez(held, **arrays)
-    return Given(Form.NPZ, held.getvalue(), "a.npz")
+    return GivenInput(InputForm.NPZ, held.getvalue(), "a.npz")
 
 
 def test_a_picture_goes_through_the_recorded_preprocessing() -> None:
@@ -159,21 +159,21 @@ def test_without_a_name_a_file_is_for_the_only_input_or_for_those_it_names() -> 
     both = read(X, PAIR, whole=npz(x=np.zeros((3, 2, 2, 1)), pair=np.ones((3, 2), np.int64)))
     assert list(both.tensors) == ["x", "pair"] and both.notes == ("x: FP64 is sent as FP32",)
     row = {"name": "pair", "shape": [1, 2], "datatype": "INT64", "data": [1, 2]}
-    request = Given(Form.JSON, json.dumps({"inputs": [row]}).encode())
+    request = GivenInput(InputForm.JSON, json.dumps({"inputs": [row]}).encode())
     assert read(X, PAIR, whole=request).notes == ("missing inputs: x",)
     with pytest.raises(Invalid, match=r"the input for .* is ambiguous"):
         read(X, PAIR, whole=csv("1,2"))
 
 
 def test_random_values_fill_one_input_or_all_that_are_left() -> None:
-    ready = read(X, PAIR, WORD, pair=csv("1,2"), whole=Given(Form.RANDOM), batch=3)
+    ready = read(X, PAIR, WORD, pair=csv("1,2"), whole=GivenInput(InputForm.RANDOM), batch=3)
     assert ready.tensors["pair"].tolist() == [[1, 2]] * 3
     assert {name: len(rows) for name, rows in ready.tensors.items()} == {
         "x": 3,
         "pair": 3,
         "word": 3,
     }
-    assert set(read(X, PAIR, x=Given(Form.RANDOM)).tensors) == {"x"}
+    assert set(read(X, PAIR, x=GivenInput(InputForm.RANDOM)).tensors) == {"x"}
 
 
 def test_a_batch_of_one_is_added_where_the_model_has_exactly_one() -> None:
@@ -184,16 +184,16 @@ def test_a_batch_of_one_is_added_where_the_model_has_exactly_one() -> None:
 def test_what_cannot_be_read_says_why() -> None:
     for given, said in (
         (npy(np.array([{}], dtype=object), allow_pickle=True), "has type object"),
-        (Given(Form.NPY, b""), "the given npy cannot be read"),
-        (Given(Form.NPY, npz(x=np.ones(1)).data, "a.npy"), "a.npy is not a .npy file"),
-        (Given(Form.NPZ, npy(np.ones(1)).data, "a.npz"), "a.npz is not an .npz file"),
-        (Given(Form.NPZ, b"PK", "a.npz"), "a.npz cannot be read"),
+        (GivenInput(InputForm.NPY, b""), "the given npy cannot be read"),
+        (GivenInput(InputForm.NPY, npz(x=np.ones(1)).data, "a.npy"), "a.npy is not a .npy file"),
+        (GivenInput(InputForm.NPZ, npy(np.ones(1)).data, "a.npz"), "a.npz is not an .npz file"),
+        (GivenInput(InputForm.NPZ, b"PK", "a.npz"), "a.npz cannot be read"),
         (npz(y=np.ones(1)), "a.npz has no 'x': it has y"),
-        (Given(Form.JSON, b"[1", "a.json"), "a.json is not JSON"),
-        (Given(Form.JSON, b"\xff", "a.json"), "a.json is not JSON"),
-        (Given(Form.JSON, b"[" * 100_000, "a.json"), "a.json is not JSON"),
-        (Given(Form.JSON, b"{}", "a.json"), "a.json is not a KServe v2 request"),
-        (Given(Form.CSV, b"\xff", "a.csv"), "a.csv is not text"),
+        (GivenInput(InputForm.JSON, b"[1", "a.json"), "a.json is not JSON"),
+        (GivenInput(InputForm.JSON, b"\xff", "a.json"), "a.json is not JSON"),
+        (GivenInput(InputForm.JSON, b"[" * 100_000, "a.json"), "a.json is not JSON"),
+        (GivenInput(InputForm.JSON, b"{}", "a.json"), "a.json is not a KServe v2 request"),
+        (GivenInput(InputForm.CSV, b"\xff", "a.csv"), "a.csv is not text"),
         (npy(np.ones(3)), "input 'x' has the shape [3]"),
         (npy(np.array(["a"])), "tensor 'x' contains text"),
     ):
@@ -205,7 +205,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked() 
     held = io.BytesIO()
     np.savez_compressed(held, x=np.zeros((1 << 25) + 1, np.float64))
     with pytest.raises(Invalid, match="too large"):
-        read(X, x=Given(Form.NPZ, held.getvalue(), "bomb.npz"))
+        read(X, x=GivenInput(InputForm.NPZ, held.getvalue(), "bomb.npz"))
 
 
 def test_nothing_given_names_what_is_wanted() -> None:
@@ -214,11 +214,14 @@ def test_nothing_given_names_what_is_wanted() -> None:
     assert raised.value.why == "model 'm' expects x FP32 [-1, 2, 2, 1], pair INT64 [-1, 2]"
 
 
-@examples(st.sampled_from([one for one in Form if one is not Form.RANDOM]), st.binary(max_size=60))
-def test_any_bytes_in_any_form_are_read_or_refused(form: Form, data: bytes) -> None:
+@examples(
+    st.sampled_from([one for one in InputForm if one is not InputForm.RANDOM]),
+    st.binary(max_size=60),
+)
+def test_any_bytes_in_any_form_are_read_or_refused(form: InputForm, data: bytes) -> None:
     for spec in (X, PAIR, WORD):
         try:
-            ready = read(spec, whole=Given(form, data))
+            ready = read(spec, whole=GivenInput(form, data))
         except Invalid:
             continue
         assert all(len(rows) for rows in ready.tensors.values())

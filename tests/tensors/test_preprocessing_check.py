@@ -13,7 +13,7 @@ from PIL import Image
 from serve.core.errors import Invalid
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.preprocessing import ImageSteps, check, parse, tensor_of
-from serve.tensors.signature import TensorSpec as FileSpec
+from serve.tensors.signature import ModelTensor as FileSpec
 
 RGB = {"kind": "image", "color": "rgb", "layout": "HWC", "dtype": "FP32"}
 SIZED = RGB | {"resize": [4, 6], "resample": "box"}

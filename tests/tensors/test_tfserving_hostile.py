@@ -17,8 +17,8 @@ from serve.tensors.tfserving_proto import tensor_of
 from serve.tensors.tfserving_tensors import (
     KINDS,
     Port,
-    Signature,
-    Tensor,
+    RawTensor,
+    ServingSignature,
     item_size,
     pack,
     signature_of,
@@ -42,20 +42,22 @@ DOCUMENTS = st.dictionaries(
 )
 DATATYPES = st.sampled_from(sorted(KINDS))
 SIGNATURES = st.lists(DATATYPES, min_size=1, max_size=2).map(
-    lambda kinds: Signature(
+    lambda kinds: ServingSignature(
         tuple(Port(name, kind, (-1, 2)) for name, kind in zip("xy", kinds, strict=False)), ()
     )
 )
 
 
-def check(tensors: dict[str, Tensor]) -> None:
+def check(tensors: dict[str, RawTensor]) -> None:
     """Each tensor has as many elements as its shape says."""
     for tensor in tensors.values():
         assert len(unpack(tensor)) == math.prod(tensor.shape)
 
 
 @given(DOCUMENTS, SIGNATURES)
-def test_any_document_becomes_tensors_or_is_refused(document: Any, signature: Signature) -> None:
+def test_any_document_becomes_tensors_or_is_refused(
+    document: Any, signature: ServingSignature
+) -> None:
     asked = document_of(json.dumps(document).encode())
     with contextlib.suppress(BadRequest):
         check(predict_inputs(asked, signature).inputs)
@@ -91,7 +93,7 @@ def test_any_tensor_goes_through_a_message_and_becomes_json(
 ) -> None:
     count, size = math.prod(shape), item_size(datatype)
     raw = data[: count * size] if size else pack([data[:7]] * count, datatype)
-    tensor = Tensor(datatype, tuple(shape), raw)
+    tensor = RawTensor(datatype, tuple(shape), raw)
     body = infer_body({"y": tensor})
     head = json.loads(body.head)
     start = json.dumps({"outputs": head["inputs"]}).encode()

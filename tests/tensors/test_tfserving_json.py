@@ -11,32 +11,34 @@ from refusals import refusal
 from serve.core.errors import BadRequest
 from serve.tensors.tfserving_answers import outputs_json, predictions_json
 from serve.tensors.tfserving_json import document_of, predict_inputs
-from serve.tensors.tfserving_tensors import Port, Signature, Tensor, pack, unpack
+from serve.tensors.tfserving_tensors import Port, RawTensor, ServingSignature, pack, unpack
 
 
-def takes(**datatypes: str) -> Signature:
+def takes(**datatypes: str) -> ServingSignature:
     """A signature with these inputs, whose shapes are the model's own affair."""
-    return Signature(tuple(Port(name, datatype, (-1,)) for name, datatype in datatypes.items()), ())
+    return ServingSignature(
+        tuple(Port(name, datatype, (-1,)) for name, datatype in datatypes.items()), ()
+    )
 
 
-def read(text: str, signature: Signature) -> dict[str, tuple[tuple[int, ...], list[Any]]]:
+def read(text: str, signature: ServingSignature) -> dict[str, tuple[tuple[int, ...], list[Any]]]:
     """Shapes and elements of a request."""
     inputs, _ = predict_inputs(document_of(text.encode()), signature)
     return {name: (tensor.shape, list(unpack(tensor))) for name, tensor in inputs.items()}
 
 
-def floats(*values: float, shape: tuple[int, ...], datatype: str = "FP32") -> Tensor:
-    return Tensor(datatype, shape, pack(values, datatype))
+def floats(*values: float, shape: tuple[int, ...], datatype: str = "FP32") -> RawTensor:
+    return RawTensor(datatype, shape, pack(values, datatype))
 
 
-def texts(*values: bytes, shape: tuple[int, ...]) -> Tensor:
-    return Tensor("BYTES", shape, pack(values, "BYTES"))
+def texts(*values: bytes, shape: tuple[int, ...]) -> RawTensor:
+    return RawTensor("BYTES", shape, pack(values, "BYTES"))
 
 
 # --- requests: the documentation's own examples -----------------------------------------------
 
 THREE = takes(tag="BYTES", signal="INT64", sensor="FP32")
-DOCUMENTED: list[tuple[str, Signature, dict[str, Any]]] = [
+DOCUMENTED: list[tuple[str, ServingSignature, dict[str, Any]]] = [
     (
         '{"instances": ["foo", "bar", "baz"]}',
         takes(x="BYTES"),
@@ -109,7 +111,7 @@ def test_bytes_that_are_no_utf8_pass_through_a_string() -> None:
 
 
 def test_an_optional_input_may_be_left_out_by_all_rows_or_by_none() -> None:
-    signature = Signature(
+    signature = ServingSignature(
         (Port("x", "FP32", (-1,)), Port("y", "FP32", (-1,), is_optional=True)), ()
     )
     assert set(read('{"instances": [1, 2]}', signature)) == {"x"}
@@ -120,7 +122,7 @@ def test_an_optional_input_may_be_left_out_by_all_rows_or_by_none() -> None:
 
 
 ONE, TWO = takes(x="FP32"), takes(x="FP32", y="FP32")
-WRONG: list[tuple[str, Signature, str]] = [
+WRONG: list[tuple[str, ServingSignature, str]] = [
     ("", ONE, "JSON Parse error: The document is empty"),
     ("instances = [1, 2]", ONE, "JSON Parse error: "),
     ('{"instances": [1, 2', ONE, "JSON Parse error: "),
@@ -204,7 +206,7 @@ def test_an_error_shows_the_beginning_of_a_large_document_only() -> None:
 
 # --- answers ----------------------------------------------------------------------------------
 
-ANSWERS: list[tuple[dict[str, Tensor], str, str]] = [
+ANSWERS: list[tuple[dict[str, RawTensor], str, str]] = [
     ({"y": floats(3.5, 4.0, 5.5, shape=(3,))}, "[3.5, 4.0, 5.5]", "[3.5, 4.0, 5.5]"),
     (
         {"y": floats(1, 2, 3, 4, shape=(2, 1, 2))},
@@ -234,8 +236,12 @@ ANSWERS: list[tuple[dict[str, Tensor], str, str]] = [
     ),
     ({"y": floats(0.5, 0.1, shape=(2,), datatype="FP16")}, "[0.5, 0.0999755859]", ""),
     ({"y": floats(1.0, -2.5, shape=(2,), datatype="BF16")}, "[1.0, -2.5]", ""),
-    ({"y": Tensor("INT64", (2,), array("q", [-(1 << 62), 7]).tobytes())}, f"[{-(1 << 62)}, 7]", ""),
-    ({"y": Tensor("BOOL", (2,), b"\1\0")}, "[true, false]", "[true, false]"),
+    (
+        {"y": RawTensor("INT64", (2,), array("q", [-(1 << 62), 7]).tobytes())},
+        f"[{-(1 << 62)}, 7]",
+        "",
+    ),
+    ({"y": RawTensor("BOOL", (2,), b"\1\0")}, "[true, false]", "[true, false]"),
     ({"y": floats(shape=(2, 0))}, "[[], []]", "[[], []]"),
     ({"y": floats(shape=(0, 2))}, "[]", "[]"),
 ]
@@ -268,5 +274,5 @@ def test_a_text_passes_byte_by_byte_and_its_special_characters_are_escaped() -> 
 
 def test_every_float32_reads_back_as_itself() -> None:
     values = array("f", [0.1 * number**3 - 7e3 * number for number in range(-200, 200)])
-    outputs = {"y": Tensor("FP32", (len(values),), values.tobytes())}
+    outputs = {"y": RawTensor("FP32", (len(values),), values.tobytes())}
     assert array("f", json.loads(predictions_json(outputs))["predictions"]) == values

@@ -16,17 +16,17 @@ from serve.tensors.tfserving_json import (
     signature_name,
 )
 from serve.tensors.tfserving_numbers import SLICE, weigh
-from serve.tensors.tfserving_tensors import LARGE, Port, Signature
+from serve.tensors.tfserving_tensors import LARGE, Port, ServingSignature
 
 MEANT = b" " * LARGE  # makes a document a large one
 WIDE = " " * (SLICE * 2 // 3)  # a slice does not take two of them
 
 
-def takes(datatype: str) -> Signature:
-    return Signature((Port("x", datatype, (-1,)),), ())
+def takes(datatype: str) -> ServingSignature:
+    return ServingSignature((Port("x", datatype, (-1,)),), ())
 
 
-def both(body: bytes, signature: Signature) -> list[PredictBody | str]:
+def both(body: bytes, signature: ServingSignature) -> list[PredictBody | str]:
     """What the usual way makes of a document, and what is made of it without lists."""
     found: list[PredictBody | str] = []
     weighed = weigh(body + MEANT)

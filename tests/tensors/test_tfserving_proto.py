@@ -8,13 +8,13 @@ from refusals import refusal
 
 from serve.core.errors import BadRequest
 from serve.tensors.tfserving_proto import declared_size, fill, tensor_of
-from serve.tensors.tfserving_tensors import KINDS, Tensor, pack, unpack
+from serve.tensors.tfserving_tensors import KINDS, RawTensor, pack, unpack
 from serve.wire.tfserving_messages import messages
 
 LIMIT = 1 << 20
 
 
-def read(data: bytes, limit: int = LIMIT) -> Tensor:
+def read(data: bytes, limit: int = LIMIT) -> RawTensor:
     return tensor_of(messages().read("Tensor", data), "x", limit)
 
 
@@ -104,7 +104,7 @@ def test_the_size_of_tensors_is_known_before_they_are_made() -> None:
 
 def test_a_tensor_comes_back_from_the_list_of_its_datatype() -> None:
     for datatype in [name for name in KINDS if name != "BYTES"]:
-        tensor = Tensor(
+        tensor = RawTensor(
             datatype, (2, 1), pack([True, False] if datatype == "BOOL" else [1, 3], datatype)
         )
         proto = messages().make("Tensor")
@@ -115,10 +115,10 @@ def test_a_tensor_comes_back_from_the_list_of_its_datatype() -> None:
 
 def test_an_answer_has_its_elements_where_clients_read_them() -> None:
     proto = messages().make("Tensor")
-    fill(proto, Tensor("FP32", (1, 2), struct.pack("<2f", 0.25, 0.75)))
+    fill(proto, RawTensor("FP32", (1, 2), struct.pack("<2f", 0.25, 0.75)))
     wanted = tf.tensor(tf.FLOAT, [1, 2], tf.floats(0.25, 0.75))
     assert tf.read(proto.SerializeToString()) == tf.read(wanted)
     texts = messages().make("Tensor")
-    fill(texts, Tensor("BYTES", (2,), pack([b"a", b"\xff"], "BYTES")))
+    fill(texts, RawTensor("BYTES", (2,), pack([b"a", b"\xff"], "BYTES")))
     wanted = tf.tensor(tf.STRING, [2], tf.sized(8, b"a"), tf.sized(8, b"\xff"))
     assert tf.read(texts.SerializeToString()) == tf.read(wanted)

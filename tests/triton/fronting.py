@@ -23,8 +23,8 @@ from builders import target, view
 from ports import free_ports
 
 from serve.app.paths import SNAPSHOT_FILE
-from serve.app.worker import Worker
-from serve.core.access import Key
+from serve.app.worker import ProxyWorker
+from serve.core.access import ApiKey
 from serve.core.replicas import Replica
 from serve.core.snapshot import ModelView, Snapshot
 from serve.settings import Settings
@@ -68,7 +68,7 @@ class Front:
 
     http: str  # host:port
     grpc: str
-    worker: Worker
+    worker: ProxyWorker
 
     @property
     def calls(self) -> float:
@@ -89,7 +89,7 @@ def front(
     tritons: Sequence["BareTriton"],
     models: Sequence[Model],
     *,
-    keys: Sequence[Key] = (),
+    keys: Sequence[ApiKey] = (),
 ) -> Iterator[Front]:
     """A worker in front of these Tritons, which hold these models; at the end it is idle."""
     http, grpc = free_ports(2)
@@ -114,9 +114,9 @@ def front(
 
 
 @contextlib.contextmanager
-def _running(settings: Settings) -> Iterator[Worker]:
+def _running(settings: Settings) -> Iterator[ProxyWorker]:
     """The worker in a loop and a thread of its own."""
-    worker = Worker(settings, 0, secret="unused")
+    worker = ProxyWorker(settings, 0, secret="unused")
     stop = asyncio.Event()
     loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=(worker.run(stop),))

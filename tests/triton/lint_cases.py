@@ -6,12 +6,12 @@ from json import dumps
 from types import MappingProxyType
 from typing import Any
 
-from serve.core.versions import File
-from serve.tensors.signature import Signature, TensorSpec
+from serve.core.versions import VersionFile
+from serve.tensors.signature import ModelSignature, ModelTensor
 from serve.triton.config import parse
-from serve.triton.lint import Subject
+from serve.triton.lint import LintSubject
 
-X, Y = TensorSpec("x", "FP32", (-1, 3)), TensorSpec("y", "FP32", (-1, 3))
+X, Y = ModelTensor("x", "FP32", (-1, 3)), ModelTensor("y", "FP32", (-1, 3))
 INPUT = 'input { name: "x" data_type: TYPE_FP32 dims: [ 3 ] }\n'
 OUTPUT = 'output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] }\n'
 IO = INPUT + OUTPUT
@@ -20,17 +20,17 @@ HEAD = BACKEND + "max_batch_size: 8\n"
 GOOD = HEAD + IO
 FILES = ("config.pbtxt", "1/model.onnx")
 PLAN = "1/model.p.plan"
-HEADER = Signature("plan", (), (), MappingProxyType({"tensorrt": "10.13.2.6"}))
+HEADER = ModelSignature("plan", (), (), MappingProxyType({"tensorrt": "10.13.2.6"}))
 
 
 def file_of(
-    inputs: Sequence[TensorSpec] = (X,),
-    outputs: Sequence[TensorSpec] = (Y,),
+    inputs: Sequence[ModelTensor] = (X,),
+    outputs: Sequence[ModelTensor] = (Y,),
     kind: str = "onnx",
     **facts: Any,
-) -> Signature:
+) -> ModelSignature:
     """What a reader tells of a model file."""
-    return Signature(kind, tuple(inputs), tuple(outputs), MappingProxyType(facts))
+    return ModelSignature(kind, tuple(inputs), tuple(outputs), MappingProxyType(facts))
 
 
 ONNX = file_of()
@@ -42,20 +42,20 @@ def subject(
     config: str | None = GOOD,
     *,
     files: Sequence[str] = FILES,
-    signature: Signature | None = ONNX,
+    signature: ModelSignature | None = ONNX,
     others: Mapping[str, str] | None = None,
     gpus: int | None = None,
     name: str = "m",
     flavours: str = "",
-    signatures: Mapping[str, Signature] | None = None,
+    signatures: Mapping[str, ModelSignature] | None = None,
     plans: Mapping[str, Any] | None = None,
     preprocessing: Mapping[str, Any] | None = None,
-) -> Subject:
+) -> LintSubject:
     """A model named m, with nothing wrong unless it is said."""
-    return Subject(
+    return LintSubject(
         name,
         None if config is None else parse(config),
-        tuple(File(path, 1, "") for path in files),
+        tuple(VersionFile(path, 1, "") for path in files),
         signature,
         {key: parse(text) for key, text in (others or {}).items()},
         gpus,
@@ -66,17 +66,17 @@ def subject(
     )
 
 
-def flavour(*, files: Sequence[str] = FILES, format: int = 1, **fields: Any) -> Subject:
+def flavour(*, files: Sequence[str] = FILES, format: int = 1, **fields: Any) -> LintSubject:
     """The good model with one flavour."""
     return flavoured({"name": "f", **fields}, files=files, format=format)
 
 
-def flavoured(*flavours: Any, format: int = 1, **changes: Any) -> Subject:
+def flavoured(*flavours: Any, format: int = 1, **changes: Any) -> LintSubject:
     """The good model with these flavours."""
     return subject(flavours=dumps({"format": format, "flavours": flavours}), **changes)
 
 
-def planned(needs: Any, **facts: Any) -> Subject:
+def planned(needs: Any, **facts: Any) -> LintSubject:
     """The good model with a plan, of which this is recorded."""
     plan = {"name": "p", "file": PLAN[2:], "backend": "tensorrt", "needs": needs}
     return flavoured(plan, files=(*FILES, PLAN), plans={"p": facts})
@@ -89,28 +89,28 @@ def trt(**parameters: str) -> Any:
     return {"optimization": {"execution_accelerators": accelerators}}
 
 
-def onnx(more: str, **changes: Any) -> Subject:
+def onnx(more: str, **changes: Any) -> LintSubject:
     """The good model and a line more."""
     return subject(GOOD + more, **changes)
 
 
-def tensors(inputs: str, outputs: str = OUTPUT, **changes: Any) -> Subject:
+def tensors(inputs: str, outputs: str = OUTPUT, **changes: Any) -> LintSubject:
     """The good model with another input, or another output."""
     return subject(HEAD + inputs + outputs, **changes)
 
 
-def unbatched(config: str, *shapes: tuple[int, ...], **changes: Any) -> Subject:
+def unbatched(config: str, *shapes: tuple[int, ...], **changes: Any) -> LintSubject:
     """A model without batches, whose file has one input x and one output y of these shapes."""
-    x, y = (TensorSpec(name, "FP32", shape) for name, shape in zip("xy", shapes, strict=True))
+    x, y = (ModelTensor(name, "FP32", shape) for name, shape in zip("xy", shapes, strict=True))
     return subject(BACKEND + config, signature=file_of([x], [y], **changes))
 
 
-def group(text: str, **changes: Any) -> Subject:
+def group(text: str, **changes: Any) -> LintSubject:
     """The good model with an instance group."""
     return onnx(f"instance_group {{ {text} }}", **changes)
 
 
-def warmup(inputs: str, batch: int = 1, **changes: Any) -> Subject:
+def warmup(inputs: str, batch: int = 1, **changes: Any) -> LintSubject:
     """The good model with a warm-up sample."""
     return onnx(f'model_warmup {{ name: "w" batch_size: {batch} {inputs} }}', **changes)
 
@@ -121,7 +121,7 @@ def sample(name: str = "x", kind: str = "TYPE_FP32", dims: str = "3", data: str 
     return f'inputs {{ key: "{name}" value {{ data_type: {kind} dims: [ {dims} ] {given} }} }}'
 
 
-def accelerated(name: str, parameters: str = "", place: str = "gpu") -> Subject:
+def accelerated(name: str, parameters: str = "", place: str = "gpu") -> LintSubject:
     """The good model with an execution accelerator."""
     return onnx(
         f"optimization {{ execution_accelerators {{ {place}_execution_accelerator "
@@ -134,20 +134,20 @@ def parameter(key: str, value: str) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
 
 
-FIXED = file_of([TensorSpec("x", "FP32", (1, 3))], [TensorSpec("y", "FP32", (1, 3))])
+FIXED = file_of([ModelTensor("x", "FP32", (1, 3))], [ModelTensor("y", "FP32", (1, 3))])
 OFFSET = {"name": "o", "datatype": "FP32", "shape": [3]}
 LABELLED = 'output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] label_filename: "labels.txt" }'
-SPARSE = file_of(outputs=[Y, TensorSpec("z", "sequence", None)])
+SPARSE = file_of(outputs=[Y, ModelTensor("z", "sequence", None)])
 SPARE = 'input { name: "o" data_type: TYPE_FP32 dims: [ 3 ] optional: true }'
-TEXT = TensorSpec("x", "BYTES", (-1, 3))
+TEXT = ModelTensor("x", "BYTES", (-1, 3))
 
-_MODELS: Mapping[str, Sequence[Subject]] = {
+_MODELS: Mapping[str, Sequence[LintSubject]] = {
     "tensor-unnamed": [tensors(INPUT + "input { data_type: TYPE_FP32 dims: [ 3 ] }")],
     "tensor-twice": [tensors(INPUT * 2), tensors(INPUT, OUTPUT * 2)],
     "datatype-missing": [tensors('input { name: "x" dims: [ 3 ] }')],
     "datatype-unsupported": [
         subject(signature=SPARSE),
-        subject(signature=file_of(outputs=[Y, TensorSpec("z", "float8e5m2", (-1, 3))])),
+        subject(signature=file_of(outputs=[Y, ModelTensor("z", "float8e5m2", (-1, 3))])),
     ],
     "datatype-differs": [
         tensors(INPUT.replace("FP32", "INT64")),
@@ -179,7 +179,7 @@ _MODELS: Mapping[str, Sequence[Subject]] = {
         unbatched(IO.replace("[ 3 ]", "[ 1 ] reshape { shape: [ ] }", 1), (), (3,)),
     ],
     "format-rank": [tensors(INPUT.replace("dims", "format: FORMAT_NCHW dims"))],
-    "input-missing": [subject(signature=file_of([X, TensorSpec("more", "FP32", (-1, 2))]))],
+    "input-missing": [subject(signature=file_of([X, ModelTensor("more", "FP32", (-1, 2))]))],
     "input-unknown": [
         tensors(INPUT + INPUT.replace('"x"', '"z"')),
     ],
@@ -187,7 +187,7 @@ _MODELS: Mapping[str, Sequence[Subject]] = {
         tensors(INPUT, OUTPUT + OUTPUT.replace('"y"', '"z"')),
         replace(
             flavour(file="f.onnx", files=(*FILES, "1/f.onnx")),
-            signatures={"f": file_of(outputs=[TensorSpec("z", "FP32", (-1, 3))])},
+            signatures={"f": file_of(outputs=[ModelTensor("z", "FP32", (-1, 3))])},
         ),
     ],
     "optional-without-default": [
@@ -200,7 +200,7 @@ _MODELS: Mapping[str, Sequence[Subject]] = {
     "batch-size-negative": [subject(BACKEND + "max_batch_size: -1\n" + IO)],
     "batch-dimension-fixed": [
         subject(signature=FIXED),
-        subject(HEAD + INPUT, signature=file_of([X], [TensorSpec("y", "FP32", ())])),
+        subject(HEAD + INPUT, signature=file_of([X], [ModelTensor("y", "FP32", ())])),
     ],
     "batching-without-batches": [unbatched(IO + "dynamic_batching { }", (3,), (3,))],
     "preferred-beyond-largest": [
@@ -376,34 +376,34 @@ _MODELS: Mapping[str, Sequence[Subject]] = {
 # --- batching -------------------------------------------------------------------------------------
 
 
-def dynamic(text: str) -> Subject:
+def dynamic(text: str) -> LintSubject:
     """The good model with dynamic batching."""
     return onnx(f"dynamic_batching {{ {text} }}")
 
 
-def queue(text: str, more: str = "") -> Subject:
+def queue(text: str, more: str = "") -> LintSubject:
     """The good model with a default queue policy."""
     return dynamic(f"default_queue_policy {{ {text} }} {more}")
 
 
-def prioritised(text: str, more: str = "") -> Subject:
+def prioritised(text: str, more: str = "") -> LintSubject:
     """The good model with two priorities, and a policy for the second."""
     policy = f"priority_queue_policy {{ key: 2 value {{ {text} }} }}"
     return dynamic(f"priority_levels: 2 default_priority_level: 1 {policy} {more}")
 
 
-def oldest(text: str) -> Subject:
+def oldest(text: str) -> LintSubject:
     """The good model with sequences, the oldest first."""
     return onnx(f"sequence_batching {{ oldest {{ {text} }} }}")
 
 
-def limited(*resources: str) -> Subject:
+def limited(*resources: str) -> LintSubject:
     """The good model with a rate limiter."""
     wanted = " ".join(f"resources {{ {each} }}" for each in resources)
     return group(f"kind: KIND_CPU rate_limiter {{ {wanted} }}")
 
 
-_BATCHING: Mapping[str, Sequence[Subject]] = {
+_BATCHING: Mapping[str, Sequence[LintSubject]] = {
     "preferred-twice": [dynamic("preferred_batch_size: [ 4, 8, 4 ]")],
     "preferred-one": [
         dynamic("preferred_batch_size: [ 1, 8 ]"),
@@ -477,14 +477,14 @@ def step(model: str = "a", inputs: Edges = (("x", "x"),), outputs: Edges = (("y"
     return f'step {{ model_name: "{model}" model_version: -1 {" ".join(maps)} }}\n'
 
 
-def ensemble(*steps: str, head: str = ENSEMBLE_HEAD, more: str = "") -> Subject:
+def ensemble(*steps: str, head: str = ENSEMBLE_HEAD, more: str = "") -> LintSubject:
     """An ensemble m of these steps; it has no files of its own."""
     scheduling = f"ensemble_scheduling {{ {''.join(steps)} }}\n" if steps else ""
     files = ("config.pbtxt",)
     return subject(head + scheduling + more, files=files, signature=None, others=OTHERS)
 
 
-_ENSEMBLES: Mapping[str, Sequence[Subject]] = {
+_ENSEMBLES: Mapping[str, Sequence[LintSubject]] = {
     "ensemble-platform": [
         ensemble(step(), head=ENSEMBLE_HEAD.replace('platform: "ensemble"', "")),
         ensemble(),
@@ -536,4 +536,4 @@ GOOD_ENSEMBLES = (
     ensemble(step(), head=ENSEMBLE_HEAD.replace("[ 3 ]", "[ -1 ]")),
 )
 
-CASES: Mapping[str, Sequence[Subject]] = {**_MODELS, **_BATCHING, **_ENSEMBLES}
+CASES: Mapping[str, Sequence[LintSubject]] = {**_MODELS, **_BATCHING, **_ENSEMBLES}

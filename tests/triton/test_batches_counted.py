@@ -14,10 +14,10 @@ import pytest
 from builders import Clock
 from ports import free_ports
 
-from serve.app.batch_observation import Tritons
-from serve.control.batching.observer import Observer
+from serve.app.batch_observation import TritonReader
+from serve.control.batching.observer import BatchingObserver
 from serve.control.batching.situation import batched_of, points
-from serve.control.batching.steps import Known, parts_of
+from serve.control.batching.steps import CalledModel, parts_of
 from serve.control.fleet import Fleet
 from serve.core.replicas import Replica
 from serve.triton.config import Configuration, parse
@@ -102,14 +102,14 @@ class Watched:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return json.loads(answer.read())["model_stats"][0]
 
-    def between(self, act: Any) -> Observer:
+    def between(self, act: Any) -> BatchingObserver:
         """An observer that looked before and after something was done."""
 
-        async def run() -> Observer:
-            clock, tritons = Clock(), Tritons()
+        async def run() -> BatchingObserver:
+            clock, tritons = Clock(), TritonReader()
             fleet = Fleet((self.replica,), clock=clock)
             fleet.saw("a", {})
-            observer = Observer(fleet, tritons, clock=clock)
+            observer = BatchingObserver(fleet, tritons, clock=clock)
             await observer.observe()
             await asyncio.to_thread(act)
             clock.now += 15
@@ -122,7 +122,7 @@ class Watched:
         return asyncio.run(self._configuration(name))
 
     async def _configuration(self, name: str) -> Configuration:
-        return await Tritons().configuration(self.replica, name)
+        return await TritonReader().configuration(self.replica, name)
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_the_steps_of_an_ensemble_are_told_from_their_own_counters(watched: Watc
     found = parts_of(
         parse(CONFIGS["both"]),
         whole,
-        lambda name, _: Known(name, 1, f"{name}@1", parse(CONFIGS[name])),
+        lambda name, _: CalledModel(name, 1, f"{name}@1", parse(CONFIGS[name])),
         observer.window,
     )
     assert found is not None

@@ -8,7 +8,7 @@ from refusals import refusal
 from tritonclient.grpc import model_config_pb2
 
 from serve.core.errors import Invalid
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.triton.canonical import (
     ALLOWED,
     DROPPED,
@@ -102,7 +102,7 @@ def test_what_leads_out_of_the_model_is_refused_by_name() -> None:
 
 
 def code(config: str, *files: str) -> str:
-    return code_in(parse(config), [File(path, 1, "") for path in files])
+    return code_in(parse(config), [VersionFile(path, 1, "") for path in files])
 
 
 def test_code_in_a_version_is_named() -> None:

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from serve.conversion.triton_load import load
 from serve.core.errors import GateRefused
 from serve.tensors.contracts import Case, write_contract
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 from serve.triton.config_generation import generate
-from serve.triton.installation import Facts
+from serve.triton.installation import MachineFacts
 
 pytestmark = pytest.mark.triton
 
@@ -28,8 +28,8 @@ def entry(folder: Path, case: Case) -> Path:
     node = helper.make_node("Gather", ["table", "x"], ["y"])
     graph = helper.make_graph([node], "m", [x], [y], [numpy_helper.from_array(TABLE, "table")])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    signature = Signature(
-        "onnx", (TensorSpec("x", "INT64", (-1,)),), (TensorSpec("y", "FP32", (-1, 4)),)
+    signature = ModelSignature(
+        "onnx", (ModelTensor("x", "INT64", (-1,)),), (ModelTensor("y", "FP32", (-1, 4)),)
     )
     model = folder / "models" / "m"
     (model / "1").mkdir(parents=True)
@@ -75,6 +75,8 @@ def test_an_entry_that_triton_does_not_serve_is_refused(
 
 
 def test_where_no_triton_is_installed_the_report_says_so(tmp_path: Path) -> None:
-    step = loaded(entry(tmp_path, case()), facts=replace(Facts.here(), wheel=None, package=None))
+    step = loaded(
+        entry(tmp_path, case()), facts=replace(MachineFacts.here(), wheel=None, package=None)
+    )
     assert step.passed and step.summary.startswith("not loaded in Triton: ")
     assert step.facts["loaded"] is False

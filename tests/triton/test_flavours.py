@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from serve.core.errors import Invalid
-from serve.core.flavours import BASE, Flavour, Flavours
+from serve.core.flavours import BASE, Flavour, VersionFlavours
 from serve.triton.config import Configuration, parse
 from serve.triton.flavoured import configured, recognised, refused_overrides
 from serve.triton.foreign_code import code_in
@@ -100,7 +100,7 @@ def completed(configuration: Configuration) -> Configuration:
 def test_what_runs_is_recognised_in_the_configuration_that_triton_tells() -> None:
     for flavour in (PLAN, CACHED, Flavour(BASE)):
         told = completed(configured(PLATFORM, flavour, "/engines"))
-        assert recognised(Flavours((PLAN, CACHED)), PLATFORM, told) in (
+        assert recognised(VersionFlavours((PLAN, CACHED)), PLATFORM, told) in (
             flavour,
             Flavour(flavour.name),
         ), flavour

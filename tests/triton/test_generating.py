@@ -4,23 +4,23 @@ import pytest
 from refusals import refusal
 
 from serve.core.errors import Invalid
-from serve.core.versions import File
-from serve.tensors.signature import Signature, TensorSpec
+from serve.core.versions import VersionFile
+from serve.tensors.signature import ModelSignature, ModelTensor
 from serve.triton.config import parse
 from serve.triton.config_generation import generate
-from serve.triton.lint import Subject, lint
+from serve.triton.lint import LintSubject, lint
 
 from .conftest import BareTritonFactory, load
 from .onnx_models import identity, node, onnx_file, tensor
 
-FREE = (TensorSpec("x", "FP32", (-1, 3)), TensorSpec("y", "INT64", (-1, -1, 2)))
-FIXED = (TensorSpec("x", "BYTES", (2, 3)), TensorSpec("y", "FP16", (-1, 3)))
-SCALARS = (TensorSpec("x", "FP32", ()), TensorSpec("y", "FP32", ()))
-ROWS = (TensorSpec("x", "BF16", (-1,)), TensorSpec("y", "BOOL", (-1,)))
+FREE = (ModelTensor("x", "FP32", (-1, 3)), ModelTensor("y", "INT64", (-1, -1, 2)))
+FIXED = (ModelTensor("x", "BYTES", (2, 3)), ModelTensor("y", "FP16", (-1, 3)))
+SCALARS = (ModelTensor("x", "FP32", ()), ModelTensor("y", "FP32", ()))
+ROWS = (ModelTensor("x", "BF16", (-1,)), ModelTensor("y", "BOOL", (-1,)))
 
 
-def signature(given: TensorSpec, taken: TensorSpec, kind: str = "onnx") -> Signature:
-    return Signature(kind, (given,), (taken,))
+def signature(given: ModelTensor, taken: ModelTensor, kind: str = "onnx") -> ModelSignature:
+    return ModelSignature(kind, (given,), (taken,))
 
 
 def test_a_free_first_dimension_everywhere_is_the_batch() -> None:
@@ -40,8 +40,8 @@ def test_a_free_first_dimension_everywhere_is_the_batch() -> None:
 def test_what_is_generated_has_no_findings() -> None:
     for pair in (FREE, FIXED, SCALARS, ROWS):
         found = signature(*pair)
-        files = (File("1/model.onnx", 1, ""),)
-        assert lint(Subject("m", parse(generate("m", found)), files, found)) == (), pair
+        files = (VersionFile("1/model.onnx", 1, ""),)
+        assert lint(LintSubject("m", parse(generate("m", found)), files, found)) == (), pair
 
 
 def test_the_largest_batch_can_be_asked_for() -> None:
@@ -55,15 +55,15 @@ def test_what_the_file_does_not_say_is_told() -> None:
         (signature(*FIXED), 4, "first dimension of 'x' is not free"),
         (signature(*FREE), -1, "negative"),
         (signature(*FREE, "plan"), None, "only ONNX files"),
-        (signature(FREE[0], TensorSpec("y", "sequence", None)), None, "data type"),
-        (signature(FREE[0], TensorSpec("y", "FP32", None)), None, "its shape"),
+        (signature(FREE[0], ModelTensor("y", "sequence", None)), None, "data type"),
+        (signature(FREE[0], ModelTensor("y", "FP32", None)), None, "its shape"),
     ):
         assert words in str(refusal(Invalid, generate, "m", found, max_batch_size=asked))
 
 
 def test_a_warm_up_sends_zeros_as_one_row_and_as_the_largest_batch() -> None:
-    given = TensorSpec("x", "FP32", (-1, -1, 3)), TensorSpec("ids", "INT64", (-1,))
-    found = Signature("onnx", given, (TensorSpec("y", "FP32", (-1, 2)),))
+    given = ModelTensor("x", "FP32", (-1, -1, 3)), ModelTensor("ids", "INT64", (-1,))
+    found = ModelSignature("onnx", given, (ModelTensor("y", "FP32", (-1, 2)),))
     sizes = {"x": (4, 5, 3), "ids": (4,)}
     text = generate("m", found, max_batch_size=16, warm_up=sizes)
     samples = parse(text).message.model_warmup
@@ -74,15 +74,15 @@ def test_a_warm_up_sends_zeros_as_one_row_and_as_the_largest_batch() -> None:
             "ids": [1],
         }
         assert all(value.zero_data for value in sample.inputs.values())
-    assert lint(Subject("m", parse(text), (File("1/model.onnx", 1, ""),), found)) == ()
+    assert lint(LintSubject("m", parse(text), (VersionFile("1/model.onnx", 1, ""),), found)) == ()
 
 
 def test_a_model_without_batches_is_warmed_up_with_the_sizes_that_it_takes() -> None:
-    found = signature(TensorSpec("x", "FP32", (-1, 3)), TensorSpec("y", "FP32", (-1,)))
+    found = signature(ModelTensor("x", "FP32", (-1, 3)), ModelTensor("y", "FP32", (-1,)))
     text = generate("m", found, max_batch_size=0, warm_up={"x": (4, 3)})
     (sample,) = parse(text).message.model_warmup
     assert (sample.batch_size, list(sample.inputs["x"].dims)) == (1, [4, 3])
-    assert lint(Subject("m", parse(text), (File("1/model.onnx", 1, ""),), found)) == ()
+    assert lint(LintSubject("m", parse(text), (VersionFile("1/model.onnx", 1, ""),), found)) == ()
 
 
 @pytest.mark.slow
@@ -97,15 +97,15 @@ def test_what_is_generated_loads_in_triton_and_is_ready_after_its_warm_up(
         node("Cast", "x", "y", to=11),
     )
     for name, given, model, size in (
-        ("rows", TensorSpec("x", "FP32", (-1, -1)), identity("FP32", "batch", "n"), (4, 3)),
-        ("texts", TensorSpec("x", "BYTES", (-1, 2)), identity("STRING", "batch", 2), (4, 2)),
-        ("flags", TensorSpec("x", "BOOL", (-1,)), identity("BOOL", "batch"), (4,)),
-        ("fixed", TensorSpec("x", "INT64", (2, 3)), identity("INT64", 2, 3), (2, 3)),
+        ("rows", ModelTensor("x", "FP32", (-1, -1)), identity("FP32", "batch", "n"), (4, 3)),
+        ("texts", ModelTensor("x", "BYTES", (-1, 2)), identity("STRING", "batch", 2), (4, 2)),
+        ("flags", ModelTensor("x", "BOOL", (-1,)), identity("BOOL", "batch"), (4,)),
+        ("fixed", ModelTensor("x", "INT64", (2, 3)), identity("INT64", 2, 3), (2, 3)),
         ("scalar", SCALARS[0], identity("FP32"), None),
         ("numbers", ROWS[0], identity("BF16", "batch"), None),
-        ("widened", TensorSpec("x", "FP32", (-1, -1)), widened, None),
+        ("widened", ModelTensor("x", "FP32", (-1, -1)), widened, None),
     ):
-        taken = TensorSpec("y", "FP64" if name == "widened" else given.datatype, given.shape)
+        taken = ModelTensor("y", "FP64" if name == "widened" else given.datatype, given.shape)
         text = generate(name, signature(given, taken), warm_up={"x": size} if size else None)
         assert ("model_warmup" in text) == bool(size), name
         folder = server.repository / name

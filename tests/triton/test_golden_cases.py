@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.decisions import Decisions
 from serve.control.reconciliation.contracts import Contracts
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import DeadlineExceeded, TritonFailed, Unavailable
 from serve.core.replicas import Replica
-from serve.core.versions import Provenance, State
+from serve.core.versions import Provenance, VersionState
 from serve.tensors.contracts import Case, Contract, Tolerance
 from serve.triton.config import parse
 from serve.triton.direct_prediction import predict
-from serve.triton.installation import Facts, Installation
-from serve.triton.quarantine import Order, Quarantine, Trial
+from serve.triton.installation import Installation, MachineFacts
+from serve.triton.quarantine import Quarantine, QuarantineOrder, QuarantineTrial
 
 from .onnx_models import Model, config, identity
 from .sequence_models import SUMS
@@ -41,29 +41,33 @@ class TritonPythonModel:
 """
 
 
-def version(name: str = "m", text: str = CONFIG) -> Version:
+def version(name: str = "m", text: str = CONFIG) -> PublishedVersion:
     provenance = Provenance("somebody", 0.0)
-    return Version(name, 1, State.CHECKED, "", provenance, physical=name, config=text)
+    return PublishedVersion(
+        name, 1, VersionState.CHECKED, "", provenance, physical=name, config=text
+    )
 
 
 def contracts(folder: Path) -> Contracts:
-    return Contracts(Storage.of(str(folder / "storage")), decisions=Decisions)
+    return Contracts(ArtifactStorage.of(str(folder / "storage")), decisions=Decisions)
 
 
 def contract(x: Any, y: Any, output: str = "y", **more: Any) -> Contract:
     return Contract((Case({"x": x}, {output: y}, **more),))
 
 
-def with_trial(folder: Path, name: str, text: str, body: Callable[[Trial], Awaitable[None]]) -> Any:
+def with_trial(
+    folder: Path, name: str, text: str, body: Callable[[QuarantineTrial], Awaitable[None]]
+) -> Any:
     @asynccontextmanager
-    async def bounded() -> AsyncIterator[Trial]:
+    async def bounded() -> AsyncIterator[QuarantineTrial]:
         quarantine = Quarantine(
-            Installation.find(Facts.here()),
+            Installation.find(MachineFacts.here()),
             state=folder / "state",
             logger=logging.Logger("servegate.quarantine"),
         )
         async with asyncio.timeout(PATIENCE):
-            orders = [Order(name, parse(text).for_load([1]))]
+            orders = [QuarantineOrder(name, parse(text).for_load([1]))]
             async with quarantine.trial(folder / "models", orders) as trial:
                 yield trial
 
@@ -79,7 +83,7 @@ def test_a_graph_is_judged_by_its_answers(tmp_path: Path) -> None:
     Model({1: identity("BF16", "n", 2)}, None).write(tmp_path / "models" / "m")
     text = config("x BF16 [2]", "y BF16 [2]")
 
-    async def body(trial: Trial) -> None:
+    async def body(trial: QuarantineTrial) -> None:
         asked = contracts(tmp_path)
         as_bf16 = {"datatypes": {"x": "BF16"}}
         assert await asked.judge(trial.replica, version(), contract(ONE, ONE, **as_bf16)) == ""
@@ -104,7 +108,7 @@ def test_a_sequence_model_is_asked_one_sequence_for_each_case(tmp_path: Path) ->
     text = (tmp_path / "models" / SUMS.name / "config.pbtxt").read_text()
     x = np.array([[3]], np.float32)
 
-    async def body(trial: Trial) -> None:
+    async def body(trial: QuarantineTrial) -> None:
         case = Case({"x": x}, {"sum": x}, tolerance=Tolerance(atol=0.0))
         asked = contracts(tmp_path)
         sums = version(SUMS.name, text)
@@ -122,7 +126,7 @@ def test_a_version_that_is_unknown_late_or_out_of_reach_is_told_apart(tmp_path: 
     folder.mkdir(parents=True)
     (folder / "model.py").write_text(SLOW)
 
-    async def body(trial: Trial) -> None:
+    async def body(trial: QuarantineTrial) -> None:
         with pytest.raises(TritonFailed, match="unknown model"):
             await predict(trial.replica, "n", 1, {"x": ONE}, timeout=PATIENCE)
         with pytest.raises(DeadlineExceeded, match=r"quarantine gave no answer within 0\.1 s"):

@@ -24,7 +24,7 @@ from tritonclient.grpc import service_pb2
 from serve.core.errors import NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.triton.grpc_pool import GrpcPool
-from serve.triton.grpc_upstream import Leg, Upstream
+from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.wire.grpc_heads import AnswerHead
 from serve.wire.hpack_blocks import literal
 from serve.wire.http2 import END_STREAM
@@ -49,18 +49,18 @@ class Caller:
     def on_not_connected(self, error: NotSent) -> None:
         self.errors.append(error)
 
-    def on_answer(self, leg: Leg, piece: Piece) -> None:
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
         self.body += piece
         leg.consume(len(piece))
 
-    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
         self.statuses.append(trailers.status)
 
-    def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
+    def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
         self.on_answer(leg, piece)
         self.on_trailers(leg, trailers)
 
-    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         self.errors.append(error)
 
     def on_fault(self, error: Exception) -> None:
@@ -289,7 +289,7 @@ async def test_an_absorbed_call_runs_to_its_end(scene: Scene) -> None:
     await until(lambda: len(scene.triton.calls) == 1)
     assert caller.upstream is not None
     leg = caller.upstream.streams[1]
-    assert isinstance(leg, Leg)
+    assert isinstance(leg, UpstreamLeg)
     scene.pool.absorb(leg)
     assert scene.pool.streams == 1
     scene.triton.answer(1, bytes(3 << 14))
@@ -348,15 +348,15 @@ class Faulty(Caller):
     def on_not_connected(self, error: NotSent) -> None:
         self._fail("not connected")
 
-    def on_answer(self, leg: Leg, piece: Piece) -> None:
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
         self._fail("answer")
         super().on_answer(leg, piece)
 
-    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
         self._fail("trailers")
         super().on_trailers(leg, trailers)
 
-    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         self._fail("lost")
 
 

@@ -9,7 +9,7 @@ from refusals import refusal
 
 from serve.core.errors import TritonMissing
 from serve.triton.backend_directory import build_backend_directory
-from serve.triton.installation import ELSEWHERE, Facts, Installation, problems
+from serve.triton.installation import ELSEWHERE, Installation, MachineFacts, problems
 
 
 def wheel(folder: Path) -> Path:
@@ -29,9 +29,9 @@ def wheel(folder: Path) -> Path:
     return folder / "pytriton"
 
 
-def facts(folder: Path) -> Facts:
+def facts(folder: Path) -> MachineFacts:
     """A machine on which nothing is wrong."""
-    return Facts(
+    return MachineFacts(
         system="Linux",
         machine="x86_64",
         libc="glibc 2.35",
@@ -183,6 +183,6 @@ def test_what_a_killed_build_left_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.triton
 def test_the_triton_of_this_environment_is_found() -> None:
-    found = Installation.find(Facts.here())
+    found = Installation.find(MachineFacts.here())
     assert os.access(found.binary, os.X_OK)
     assert (found.python_folder / "python3").exists()

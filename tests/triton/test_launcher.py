@@ -19,9 +19,9 @@ from living import ends
 
 from serve.core.errors import TritonDidNotStart
 from serve.core.replicas import Replica
-from serve.processes import Condition, Ledger, State
-from serve.processes.table import Row, carries, row, rows
-from serve.triton.installation import Facts, Installation
+from serve.processes import Ledger, ProcessCondition, SupervisedState
+from serve.processes.table import ProcessRow, carries, row, rows
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.launcher import Launcher
 
 pytestmark = pytest.mark.triton
@@ -69,17 +69,17 @@ class Told(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.records: list[logging.LogRecord] = []
-        self.conditions: list[tuple[str, Condition]] = []
+        self.conditions: list[tuple[str, ProcessCondition]] = []
         self._changed = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
 
-    def __call__(self, name: str, condition: Condition) -> None:
+    def __call__(self, name: str, condition: ProcessCondition) -> None:
         self.conditions.append((name, condition))
         self._changed.set()
 
-    async def until(self, name: str, state: State, restarts: int) -> Condition:
+    async def until(self, name: str, state: SupervisedState, restarts: int) -> ProcessCondition:
         while True:
             for who, condition in self.conditions:
                 if (who, condition.state, condition.restarts) == (name, state, restarts):
@@ -106,7 +106,7 @@ def launcher(folder: Path, told: Told, *, count: int = 1, **more: Any) -> Launch
         count,
         [str(folder / "models")],
         state=folder / "state",
-        installation=Installation.find(Facts.here()),
+        installation=Installation.find(MachineFacts.here()),
         ledger=Ledger(folder / "state" / "children.json"),
         logger=logger,
         **options,
@@ -125,7 +125,7 @@ def segments(server_id: str) -> list[str]:
     return [path.name for path in Path("/dev/shm").glob(f"{server_id}-*")]
 
 
-def session(leader: int) -> list[Row]:
+def session(leader: int) -> list[ProcessRow]:
     """The living processes of a Triton: itself and its stubs."""
     return [one for one in rows() if one.session == leader and not one.is_zombie]
 
@@ -162,7 +162,10 @@ def test_each_triton_is_ready_at_its_own_address_and_a_stop_leaves_nothing(
             pids = [now.pid or 0 for now in local.conditions.values()]
             entries = Ledger(tmp_path / "state" / "children.json").entries
             assert sorted(entry.pid for entry in entries) == sorted(pids)
-        assert [now.state for now in local.conditions.values()] == [State.STOPPED, State.STOPPED]
+        assert [now.state for now in local.conditions.values()] == [
+            SupervisedState.STOPPED,
+            SupervisedState.STOPPED,
+        ]
         assert [row(pid) for pid in pids] == [None, None]
         assert Ledger(tmp_path / "state" / "children.json").entries == ()
 
@@ -252,11 +255,11 @@ def test_a_killed_triton_comes_back_at_the_same_address(tmp_path: Path) -> None:
                 for port in (before[0].http_port, before[0].grpc_port, before[0].metrics_port)
             ]
             os.kill(first, signal.SIGKILL)
-            failed = await told.until("local-0", State.BACKING_OFF, 0)
+            failed = await told.until("local-0", SupervisedState.BACKING_OFF, 0)
             assert (failed.reason, failed.delay) == ("killed by signal 9 (SIGKILL)", 0.2)
             assert all(ends(pid, PATIENCE) for pid in family)  # the busy stub, too
 
-            second = await told.until("local-0", State.RUNNING, 1)
+            second = await told.until("local-0", SupervisedState.RUNNING, 1)
             assert second.pid not in (None, first)
             assert local.replicas == before
             assert await fetch(f"{before[0].http_url}/v2/health/ready") == 200
@@ -271,7 +274,7 @@ PARENT = """
 import asyncio, logging, sys
 from pathlib import Path
 from serve.processes import Ledger
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.triton.launcher import Launcher
 
 async def main(folder):
@@ -279,7 +282,7 @@ async def main(folder):
         1,
         [str(folder / "models")],
         state=folder / "state",
-        installation=Installation.find(Facts.here()),
+        installation=Installation.find(MachineFacts.here()),
         ledger=Ledger(folder / "state" / "children.json"),
         logger=logging.getLogger("servegate.triton"),
         extra_args=("--load-model=hog",),
@@ -322,7 +325,7 @@ def test_a_port_that_is_taken_at_the_first_start_is_replaced(tmp_path: Path) -> 
         told, squatters = Told(), list[socket.socket]()
         chosen = list[Replica]()
 
-        def squat(name: str, condition: Condition) -> None:
+        def squat(name: str, condition: ProcessCondition) -> None:
             if not squatters:  # before Triton's first start, after the choice of its ports
                 chosen.extend(local.replicas)
                 squatters.append(socket.create_server(("127.0.0.1", chosen[0].grpc_port)))
@@ -347,7 +350,7 @@ def test_a_triton_that_does_not_start_is_told_with_its_last_words(tmp_path: Path
         return caught.value
 
     async def main() -> None:
-        binary = Installation.find(Facts.here()).binary
+        binary = Installation.find(MachineFacts.here()).binary
         assert str(await failure("--no-such-flag")) == (
             "Triton local-0 did not start: exit status 1; its log ends with: "
             f"{binary}: unrecognized option '--no-such-flag'"

@@ -85,9 +85,9 @@ GOOD_MODELS = [
     ),
     subject(
         HEAD + IO.replace("dims: [ 3 ]", "dims: [ 1 ] reshape { shape: [ ] }", 1),
-        signature=file_of([lint_cases.TensorSpec("x", "FP32", (-1,))]),
+        signature=file_of([lint_cases.ModelTensor("x", "FP32", (-1,))]),
     ),
-    subject(signature=file_of([lint_cases.TensorSpec("x", "FP32", (-1, -1))])),
+    subject(signature=file_of([lint_cases.ModelTensor("x", "FP32", (-1, -1))])),
     *lint_cases.GOOD_ENSEMBLES,
 ]
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from serve.triton.canonical import canonical_text
-from serve.triton.lint import RULES, Severity, Subject
+from serve.triton.lint import RULES, LintSubject, Severity
 
 from .conftest import BareTriton, BareTritonFactory, load
 from .lint_cases import CASES, FILES, GOOD_ENSEMBLES, ONNX, OTHERS, onnx, subject
@@ -35,7 +35,7 @@ TWO = onnx_file(
 )
 
 
-def errors() -> list[tuple[str, Subject]]:
+def errors() -> list[tuple[str, LintSubject]]:
     """Failing cases around the file that gives x back as y, and ensembles."""
     wrong = {rule.name for rule in RULES if rule.severity is Severity.ERROR}
     return [
@@ -48,11 +48,11 @@ def errors() -> list[tuple[str, Subject]]:
     ]
 
 
-def case_files(case: Subject) -> list[str]:
+def case_files(case: LintSubject) -> list[str]:
     return [file.path for file in case.files]
 
 
-def write(server: BareTriton, name: str, case: Subject, model: bytes = BATCHED) -> None:
+def write(server: BareTriton, name: str, case: LintSubject, model: bytes = BATCHED) -> None:
     """The model's folder; the configuration under this name."""
     folder = server.repository / name
     (folder / "1").mkdir(parents=True)

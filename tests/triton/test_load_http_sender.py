@@ -11,7 +11,7 @@ from gevent.event import Event
 
 from serve.load.bodies import path_of, payload_of
 from serve.load.engine.http import http_sender
-from serve.load.plan import Lane, Protocol
+from serve.load.plan import Lane, LaneProtocol
 from serve.load.record import RIGHT, WRONG
 
 from .conftest import Beside
@@ -23,7 +23,9 @@ AT_ONCE = 8
 SCORES = np.array([0.25, 0.5, 0.125], np.float32)  # the model gives them back: class 1
 
 
-def told_of(address: str, protocol: Protocol, model: str, expected: int) -> list[tuple[str, str]]:
+def told_of(
+    address: str, protocol: LaneProtocol, model: str, expected: int
+) -> list[tuple[str, str]]:
     """What is told of some hundred calls, several at once."""
     payload = payload_of(
         protocol, model, "", {"FP32": SCORES}, {}, expected=(expected,), output="out_FP32"
@@ -49,7 +51,7 @@ def told_of(address: str, protocol: Protocol, model: str, expected: int) -> list
 def test_answers_of_triton_and_of_the_gateway_are_checked_and_tell_the_version(
     beside: Beside,
 ) -> None:
-    for protocol in (Protocol.HTTP_JSON, Protocol.HTTP_BINARY):
+    for protocol in (LaneProtocol.HTTP_JSON, LaneProtocol.HTTP_BINARY):
         triton, gateway = beside.http
         assert told_of(triton, protocol, "mirror", 1) == [(RIGHT, "1")] * CALLS, protocol
         told = told_of(gateway, protocol, "mirror", 1)
@@ -61,6 +63,6 @@ def test_answers_of_triton_and_of_the_gateway_are_checked_and_tell_the_version(
 
 def test_refusals_of_both_are_told_apart(beside: Beside) -> None:
     triton, gateway = beside.http
-    protocol = Protocol.HTTP_BINARY
+    protocol = LaneProtocol.HTTP_BINARY
     assert {one for one, _ in told_of(triton, protocol, "nope", 1)} == {"http_404"}
     assert {one for one, _ in told_of(gateway, protocol, "nope", 1)} == {"http_404:unknown_model"}

@@ -22,8 +22,8 @@ from serve.processes import Ledger
 from serve.processes.table import carries, rows
 from serve.triton.config import parse
 from serve.triton.direct_prediction import predict
-from serve.triton.installation import Facts, Installation
-from serve.triton.quarantine import LEDGER_FILE, Order, Quarantine, TrialLimits
+from serve.triton.installation import Installation, MachineFacts
+from serve.triton.quarantine import LEDGER_FILE, Quarantine, QuarantineOrder, TrialLimits
 
 from .onnx_models import Model, config, identity
 
@@ -54,8 +54,8 @@ SLEEP = "time.sleep(600)"
 BUSY = "import re, threading; threading.Timer(0.1, re.match, ('(a+)+$', 'a' * 60 + 'b')).start()"
 
 
-def order(name: str = "m", text: str = CONFIG) -> Order:
-    return Order(name, parse(text).for_load([1]))
+def order(name: str = "m", text: str = CONFIG) -> QuarantineOrder:
+    return QuarantineOrder(name, parse(text).for_load([1]))
 
 
 def onnx(folder: Path, content: bytes = identity("FP32", "n", 2)) -> Path:
@@ -74,7 +74,7 @@ def python(folder: Path, initialize: str = "pass", execute: str = "pass") -> Pat
 
 def quarantine(folder: Path, **more: Any) -> Quarantine:
     return Quarantine(
-        Installation.find(Facts.here()),
+        Installation.find(MachineFacts.here()),
         state=folder / "state",
         logger=logging.Logger("servegate.quarantine"),
         **more,
@@ -206,7 +206,7 @@ def test_the_paths_of_this_machine_are_not_told(tmp_path: Path) -> None:
 def test_a_part_that_does_not_load_is_named(tmp_path: Path) -> None:
     async def main() -> None:
         onnx(tmp_path)
-        orders = [Order("part", ""), order()]
+        orders = [QuarantineOrder("part", ""), order()]
         async with quarantine(tmp_path).trial(tmp_path / "models", orders):
             raise AssertionError("it was loaded")
 
@@ -337,17 +337,18 @@ PARENT = """
 import asyncio, logging, sys
 from pathlib import Path
 from serve.triton.config import parse
-from serve.triton.installation import Facts, Installation
-from serve.triton.quarantine import Order, Quarantine
+from serve.triton.installation import Installation, MachineFacts
+from serve.triton.quarantine import Quarantine, QuarantineOrder
 
 async def main(folder):
     quarantine = Quarantine(
-        Installation.find(Facts.here()),
+        Installation.find(MachineFacts.here()),
         state=folder / "state",
         logger=logging.getLogger("servegate.quarantine"),
     )
     text = (folder / "models" / "m" / "config.pbtxt").read_text()
-    async with quarantine.trial(folder / "models", [Order("m", parse(text).for_load([1]))]):
+    order = QuarantineOrder("m", parse(text).for_load([1]))
+    async with quarantine.trial(folder / "models", [order]):
         print("loaded", flush=True)
         await asyncio.Event().wait()
 

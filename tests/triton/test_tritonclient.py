@@ -19,7 +19,7 @@ import tritonclient.http as http
 from tritonclient.grpc import InferenceServerClientPlugin, service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 from serve.tensors import codec
 
 from .client_models import MODELS, VALUES
@@ -425,7 +425,7 @@ class Bearer(InferenceServerClientPlugin):  # type: ignore[misc]
 
 @pytest.fixture(scope="module")
 def guarded(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    key, secret = Key.create(Role.PREDICTOR, ("told",))
+    key, secret = ApiKey.create(Role.PREDICTOR, ("told",))
     state = tmp_path_factory.mktemp("guarded")
     with front(state, [beside.triton], MODELS, keys=(key,)) as running:
         yield Guarded(running, secret)

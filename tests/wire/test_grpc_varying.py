@@ -6,8 +6,8 @@ import hpack
 import pytest
 
 from serve.wire.grpc_head_templates import RequestMemo
-from serve.wire.grpc_requests import RequestHead, Requests
-from serve.wire.http2 import Fault
+from serve.wire.grpc_requests import GrpcRequestReader, RequestHead
+from serve.wire.http2 import ConnectionFault
 
 FIXED = [
     (":method", "POST"),
@@ -30,12 +30,12 @@ def block(*fields: tuple[str, str], huffman: bool = False) -> bytes:
 
 
 def memo() -> RequestMemo:
-    return RequestMemo(Requests(LIMIT))
+    return RequestMemo(GrpcRequestReader(LIMIT))
 
 
 def meaning(head: RequestHead) -> tuple[RequestHead, list[tuple[bytes, bytes]]]:
     """All that a head says; fields of different names have no order among them."""
-    fields = Requests(LIMIT).fields
+    fields = GrpcRequestReader(LIMIT).fields
     pairs = sorted((one[0].name, fields.value(one)) for one in fields.split(head.block))
     return replace(head, block=b"", plain=b""), pairs
 
@@ -79,5 +79,5 @@ def test_a_block_that_ends_inside_a_varying_field_is_broken() -> None:
         remembering.learn(block(*varied(number)[0]), 0)
     whole = block(*varied(4)[0])
     for end in range(len(whole) - 60, len(whole)):
-        with pytest.raises(Fault):
+        with pytest.raises(ConnectionFault):
             remembering.learn(whole[:end], 0)

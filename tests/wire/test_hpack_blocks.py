@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from serve.wire import http2
-from serve.wire.hpack_blocks import Blocks, Field, Fields, Memo, literal, size_of, text
-from serve.wire.http2 import Fault
+from serve.wire.hpack_blocks import Field, Fields, HeaderBlocks, Memo, literal, size_of, text
+from serve.wire.http2 import ConnectionFault
 
 Pairs = list[tuple[bytes, bytes]]
 NAMES = st.one_of(
@@ -70,7 +70,7 @@ def test_garbage_is_read_as_the_library_does_or_refused(block: bytes) -> None:
     of = fields()
     try:
         mine = decoded(of.split(block), of)
-    except Fault as fault:
+    except ConnectionFault as fault:
         assert fault.code == http2.COMPRESSION_ERROR
         return
     assert mine == read(block)
@@ -85,7 +85,7 @@ def test_a_block_that_is_cut_off_is_refused_or_ends_between_fields(
     of = fields()
     try:
         found = decoded(of.split(block[:end]), of)
-    except Fault:
+    except ConnectionFault:
         return
     assert found == pairs[: len(found)]
 
@@ -102,7 +102,7 @@ def test_what_needs_a_table_or_is_hostile_is_refused() -> None:
         "long length": b"\x00\x01a\x7f\xff\xff\xff\x7f",
         "broken Huffman code": b"\x00\x82\xff\xff\x01a",
     }.items():
-        error = refusal(Fault, fields().split, block)
+        error = refusal(ConnectionFault, fields().split, block)
         assert error.code == http2.COMPRESSION_ERROR, name
 
 
@@ -118,9 +118,9 @@ def test_sizes_are_counted_as_the_rfc_does() -> None:
 # --- one direction of a connection ---------------------------------------------------------------
 
 
-def blocks(limit: int = 1000) -> Blocks[Pairs]:
+def blocks(limit: int = 1000) -> HeaderBlocks[Pairs]:
     of = fields()
-    return Blocks(Memo(of, lambda split: decoded(split, of)), limit)
+    return HeaderBlocks(Memo(of, lambda split: decoded(split, of)), limit)
 
 
 def test_a_peer_with_a_table_is_read_by_the_library() -> None:
@@ -160,14 +160,14 @@ def test_a_table_that_grows_again_is_an_error() -> None:
     reader = blocks()
     reader.acknowledged()
     reader.read(b"\x20")
-    with pytest.raises(Fault):
+    with pytest.raises(ConnectionFault):
         reader.read(b"\x20\x3f\xe1\x1f")
 
 
 def test_a_list_far_beyond_the_limit_is_not_even_decoded() -> None:
     encoder, reader = hpack.Encoder(), blocks(limit=100)
     bomb = bytes(encoder.encode([(b"x", b"y" * 50)])) + b"\xbe" * 50
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(ConnectionFault) as caught:
         reader.read(bomb)
     assert caught.value.code == http2.ENHANCE_YOUR_CALM
 
@@ -175,7 +175,7 @@ def test_a_list_far_beyond_the_limit_is_not_even_decoded() -> None:
 def test_memos_are_bounded() -> None:
     of = fields()
     memo = Memo(of, lambda split: decoded(split, of))
-    reader = Blocks(memo, 1000)
+    reader = HeaderBlocks(memo, 1000)
     reader.acknowledged()
     reader.read(b"\x20")
     for number in range(3000):
@@ -191,7 +191,7 @@ def test_memos_are_bounded() -> None:
 def test_blocks_that_come_once_are_not_remembered() -> None:
     of = fields()
     memo = Memo(of, lambda split: decoded(split, of))
-    reader = Blocks(memo, 1000)
+    reader = HeaderBlocks(memo, 1000)
     reader.acknowledged()
     reader.read(b"\x20")
     for number in range(3000):

@@ -14,13 +14,13 @@ from serve.wire.http2 import (
     END_STREAM,
     HEADERS,
     PADDED,
-    Fault,
+    ConnectionFault,
     frame,
     head_frames,
     settings,
     window_update,
 )
-from serve.wire.http2_flow import Board
+from serve.wire.http2_flow import FlowBoard
 from serve.wire.http2_link import Link
 from serve.wire.http2_stream import STREAM_WINDOW, Piece, Stream
 
@@ -43,7 +43,7 @@ class Recorder(Link):
     """A link that opens a stream for every head and writes down what comes."""
 
     def __init__(self) -> None:
-        super().__init__(Board(), frame=1 << 18, head=1 << 14, continuations=9)
+        super().__init__(FlowBoard(), frame=1 << 18, head=1 << 14, continuations=9)
         self.events: list[Event] = []
         self.sent = b""
 
@@ -142,7 +142,7 @@ def test_garbage_is_a_fault_or_waits_for_more(garbage: bytes) -> None:
     link = Recorder()
     try:
         link.receive(garbage)
-    except Fault as fault:
+    except ConnectionFault as fault:
         assert 0 < fault.code <= 13
 
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from serve.core.calls import Verb
 from serve.wire.known_heads import KnownHead, Pattern, pattern_of
-from serve.wire.kserve_http import Question, infer_head
+from serve.wire.kserve_http import KServeQuestion, infer_head
 
 LINE = b"POST /v2/models/m/infer HTTP/1.1"
-ASKED = Question(Verb.INFER, "m")
+ASKED = KServeQuestion(Verb.INFER, "m")
 FIXED = [(b"Host", b"x"), (b"Content-Length", b"5"), (b"X-Percent", b"50%d")]
 
 

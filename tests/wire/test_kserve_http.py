@@ -5,8 +5,8 @@ from refusals import refusal
 from serve.core.calls import Headers, Verb
 from serve.core.errors import MethodNotAllowed, NotHere, NotServed
 from serve.wire.kserve_http import (
-    Probe,
-    Question,
+    HealthProbe,
+    KServeQuestion,
     end_to_end,
     parse,
     upstream_path,
@@ -15,27 +15,27 @@ from serve.wire.kserve_http import (
 
 def test_every_path_of_triton_that_the_gateway_serves() -> None:
     for method, path, asked in (
-        ("GET", b"/v2", Question(Verb.SERVER_METADATA)),
-        ("GET", b"/v2/", Question(Verb.SERVER_METADATA)),
-        ("GET", b"/v2/health/live", Probe.LIVE),
-        ("GET", b"/v2/health/ready", Probe.READY),
-        ("GET", b"/v2/models/m", Question(Verb.METADATA, "m")),
-        ("GET", b"/v2/models/m/ready", Question(Verb.READY, "m")),
-        ("GET", b"/v2/models/m/config", Question(Verb.CONFIG, "m")),
-        ("GET", b"/v2/models/m/stats", Question(Verb.STATS, "m")),
-        ("POST", b"/v2/models/m/infer", Question(Verb.INFER, "m")),
-        ("GET", b"/v2/models/m/versions/2", Question(Verb.METADATA, "m", "2")),
-        ("GET", b"/v2/models/m/versions/2/ready", Question(Verb.READY, "m", "2")),
-        ("GET", b"/v2/models/m/versions/2/config", Question(Verb.CONFIG, "m", "2")),
-        ("GET", b"/v2/models/m/versions/2/stats", Question(Verb.STATS, "m", "2")),
-        ("POST", b"/v2/models/m/versions/2/infer", Question(Verb.INFER, "m", "2")),
-        ("POST", b"/v2/models/m/generate", Question(Verb.GENERATE, "m")),
-        ("POST", b"/v2/models/m/generate_stream", Question(Verb.GENERATE_STREAM, "m")),
-        ("POST", b"/v2/models/m/versions/2/generate", Question(Verb.GENERATE, "m", "2")),
-        ("GET", b"/v2/models/stats", Question(Verb.STATS)),
-        ("GET", b"/v2/models/stats/stats", Question(Verb.STATS, "stats")),
-        ("POST", b"/v2/repository/index", Question(Verb.INDEX)),
-        ("POST", b"/v2/repository/r/index", Question(Verb.INDEX)),
+        ("GET", b"/v2", KServeQuestion(Verb.SERVER_METADATA)),
+        ("GET", b"/v2/", KServeQuestion(Verb.SERVER_METADATA)),
+        ("GET", b"/v2/health/live", HealthProbe.LIVE),
+        ("GET", b"/v2/health/ready", HealthProbe.READY),
+        ("GET", b"/v2/models/m", KServeQuestion(Verb.METADATA, "m")),
+        ("GET", b"/v2/models/m/ready", KServeQuestion(Verb.READY, "m")),
+        ("GET", b"/v2/models/m/config", KServeQuestion(Verb.CONFIG, "m")),
+        ("GET", b"/v2/models/m/stats", KServeQuestion(Verb.STATS, "m")),
+        ("POST", b"/v2/models/m/infer", KServeQuestion(Verb.INFER, "m")),
+        ("GET", b"/v2/models/m/versions/2", KServeQuestion(Verb.METADATA, "m", "2")),
+        ("GET", b"/v2/models/m/versions/2/ready", KServeQuestion(Verb.READY, "m", "2")),
+        ("GET", b"/v2/models/m/versions/2/config", KServeQuestion(Verb.CONFIG, "m", "2")),
+        ("GET", b"/v2/models/m/versions/2/stats", KServeQuestion(Verb.STATS, "m", "2")),
+        ("POST", b"/v2/models/m/versions/2/infer", KServeQuestion(Verb.INFER, "m", "2")),
+        ("POST", b"/v2/models/m/generate", KServeQuestion(Verb.GENERATE, "m")),
+        ("POST", b"/v2/models/m/generate_stream", KServeQuestion(Verb.GENERATE_STREAM, "m")),
+        ("POST", b"/v2/models/m/versions/2/generate", KServeQuestion(Verb.GENERATE, "m", "2")),
+        ("GET", b"/v2/models/stats", KServeQuestion(Verb.STATS)),
+        ("GET", b"/v2/models/stats/stats", KServeQuestion(Verb.STATS, "stats")),
+        ("POST", b"/v2/repository/index", KServeQuestion(Verb.INDEX)),
+        ("POST", b"/v2/repository/r/index", KServeQuestion(Verb.INDEX)),
     ):
         assert parse(method, path) == asked, (method, path)
 
@@ -45,7 +45,7 @@ def test_a_version_that_is_no_number_is_a_label() -> None:
 
 
 def test_a_leading_zero_is_left_in_place() -> None:
-    assert parse("GET", b"/v2/models/m/versions/01") == Question(Verb.METADATA, "m", "01")
+    assert parse("GET", b"/v2/models/m/versions/01") == KServeQuestion(Verb.METADATA, "m", "01")
 
 
 def test_nothing_is_percent_decoded() -> None:
@@ -56,7 +56,7 @@ def test_nothing_is_percent_decoded() -> None:
         (b"/v2/models/ready", "ready"),
         (b"/v2/models/a.b-c_d", "a.b-c_d"),
     ):
-        assert parse("GET", path) == Question(Verb.METADATA, model), path
+        assert parse("GET", path) == KServeQuestion(Verb.METADATA, model), path
 
 
 NOT_HERE = [

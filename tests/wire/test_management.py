@@ -9,7 +9,7 @@ from tritonclient.grpc import service_pb2
 
 from serve.core.errors import BadRequest, MethodNotAllowed, WrongJson
 from serve.wire.kserve_grpc import SERVICE
-from serve.wire.management import Wish, read_path, settings_json, wish_of_http
+from serve.wire.management import ManagementOrder, read_path, settings_json, wish_of_http
 from serve.wire.management_grpc import MEMORY, WISHES, of_grpc, settings_message
 
 LOAD = b"/v2/repository/models/m/load"
@@ -58,7 +58,7 @@ def http_load(**parameters: Any) -> bytes:
     return json.dumps({"parameters": parameters}).encode()
 
 
-def over(protocol: str, act: str, **parameters: Any) -> Wish:
+def over(protocol: str, act: str, **parameters: Any) -> ManagementOrder:
     if protocol == "grpc":
         return of_grpc(f"{SERVICE}RepositoryModel{act.title()}", grpc_load(**parameters))
     return wish_of_http("POST", LOAD if act == "load" else UNLOAD, http_load(**parameters))
@@ -69,9 +69,11 @@ both = pytest.mark.parametrize("protocol", ["http", "grpc"])
 
 @both
 def test_load_and_unload_are_read(protocol: str) -> None:
-    assert over(protocol, "load") == Wish("load", "m")
-    assert over(protocol, "load", config="{}") == Wish("load", "m", config="{}")
-    assert over(protocol, "unload", unload_dependents=True) == Wish("unload", "m", dependents=True)
+    assert over(protocol, "load") == ManagementOrder("load", "m")
+    assert over(protocol, "load", config="{}") == ManagementOrder("load", "m", config="{}")
+    assert over(protocol, "unload", unload_dependents=True) == ManagementOrder(
+        "unload", "m", dependents=True
+    )
 
 
 def test_what_can_never_be_done_is_refused() -> None:
@@ -97,12 +99,12 @@ def test_a_body_that_cannot_be_read_is_refused() -> None:
 
 def test_a_body_may_say_nothing() -> None:
     for body in (b"", b"{}", b"[]", b'{"parameters": {}}'):
-        assert wish_of_http("POST", LOAD, body) == Wish("load", "m"), body
+        assert wish_of_http("POST", LOAD, body) == ManagementOrder("load", "m"), body
 
 
 @both
 def test_other_parameters_of_an_unload_say_nothing(protocol: str) -> None:
-    assert over(protocol, "unload", config="{}") == Wish("unload", "m")
+    assert over(protocol, "unload", config="{}") == ManagementOrder("unload", "m")
 
 
 def test_trace_settings_are_read_and_answered() -> None:
@@ -111,9 +113,11 @@ def test_trace_settings_are_read_and_answered() -> None:
     request.settings["trace_rate"].CopyFrom(service_pb2.TraceSettingRequest.SettingValue())
     wish = of_grpc(SERVICE + "TraceSetting", request.SerializeToString())
     levels = ["TIMESTAMPS", "TENSORS"]
-    assert wish == Wish("trace", "m", settings={"trace_level": levels, "trace_rate": None})
+    assert wish == ManagementOrder(
+        "trace", "m", settings={"trace_level": levels, "trace_rate": None}
+    )
     body = b'{"trace_level": ["OFF"], "trace_rate": null}'
-    assert wish_of_http("POST", b"/v2/models/m/trace/setting", body) == Wish(
+    assert wish_of_http("POST", b"/v2/models/m/trace/setting", body) == ManagementOrder(
         "trace", "m", settings={"trace_level": ["OFF"], "trace_rate": None}
     )
     held = {"trace_level": levels, "trace_rate": ["9"]}
@@ -126,8 +130,8 @@ def test_trace_settings_are_read_and_answered() -> None:
 
 
 def test_a_question_for_settings_carries_none() -> None:
-    assert wish_of_http("GET", b"/v2/trace/setting", b"") == Wish("trace")
-    assert of_grpc(SERVICE + "LogSettings", b"") == Wish("logging")
+    assert wish_of_http("GET", b"/v2/trace/setting", b"") == ManagementOrder("trace")
+    assert of_grpc(SERVICE + "LogSettings", b"") == ManagementOrder("logging")
 
 
 def test_log_settings_are_read_and_answered() -> None:
@@ -137,7 +141,7 @@ def test_log_settings_are_read_and_answered() -> None:
     request.settings["log_verbose_level"].uint32_param = 3
     request.settings["log_format"].string_param = "ISO8601"
     wish = of_grpc(SERVICE + "LogSettings", request.SerializeToString())
-    assert wish == Wish("logging", settings=settings)
+    assert wish == ManagementOrder("logging", settings=settings)
     body = json.dumps(settings).encode()
     assert wish_of_http("POST", b"/v2/logging", body) == wish
     answer = service_pb2.LogSettingsResponse.FromString(settings_message("logging", settings))
@@ -163,11 +167,13 @@ def test_a_setting_of_a_wrong_kind_is_refused_in_tritons_words() -> None:
 
 def test_settings_that_triton_does_not_know_and_log_settings_of_null_say_nothing() -> None:
     body = b'{"x": 1, "log_info": null, "log_file": null}'
-    assert wish_of_http("POST", b"/v2/logging", body) == Wish("logging")
-    assert wish_of_http("POST", b"/v2/trace/setting", b'{"x": 1}') == Wish("trace")
+    assert wish_of_http("POST", b"/v2/logging", body) == ManagementOrder("logging")
+    assert wish_of_http("POST", b"/v2/trace/setting", b'{"x": 1}') == ManagementOrder("trace")
     request = service_pb2.LogSettingsRequest()
     request.settings["x"].bool_param = True
-    assert of_grpc(SERVICE + "LogSettings", request.SerializeToString()) == Wish("logging")
+    assert of_grpc(SERVICE + "LogSettings", request.SerializeToString()) == ManagementOrder(
+        "logging"
+    )
 
 
 def test_a_file_is_left_to_be_refused_once_the_model_is_known() -> None:

@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Unparsable
 from serve.wire import statistics_grpc
-from serve.wire.messages import Field, Kind, read, write
+from serve.wire.messages import MessageField, ScalarKind, read, write
 from serve.wire.statistics_grpc import INDEX, STATISTICS, answer, asked_about, entries, question
 
 COUNT = some.integers(0, 2**64 - 1)
@@ -85,7 +85,7 @@ def test_every_field_of_tritons_statistics_is_in_the_tables() -> None:
 
     def tabled(table: Any) -> dict[str, Any]:
         return {
-            one.name: None if isinstance(one.kind, Kind) else tabled(one.kind)
+            one.name: None if isinstance(one.kind, ScalarKind) else tabled(one.kind)
             for one in table.values()
         }
 
@@ -118,23 +118,31 @@ def test_metadata_of_one_version_keep_the_versions_that_they_name() -> None:
 
 def test_a_message_given_twice_is_merged_and_a_number_given_twice_is_the_later_one() -> None:
     first, second = pb.StatisticDuration(count=1, ns=2), pb.StatisticDuration(count=3)
-    table = {1: Field("it", {1: Field("count", Kind.NUMBER), 2: Field("ns", Kind.NUMBER)})}
+    table = {
+        1: MessageField(
+            "it",
+            {1: MessageField("count", ScalarKind.NUMBER), 2: MessageField("ns", ScalarKind.NUMBER)},
+        )
+    }
     twice = b"".join(pb.InferStatistics(success=one).SerializeToString() for one in (first, second))
     assert read(table, twice) == {"it": {"count": 3, "ns": 2}}
 
 
 def test_what_a_table_does_not_know_is_dropped() -> None:
     said = pb.ModelStatisticsRequest(name="m", version="1").SerializeToString()
-    assert read({2: Field("version", Kind.TEXT)}, said) == {"version": "1"}
+    assert read({2: MessageField("version", ScalarKind.TEXT)}, said) == {"version": "1"}
 
 
 def test_a_field_of_another_kind_than_the_table_says_is_dropped() -> None:
-    assert read({1: Field("name", Kind.TEXT)}, b"\x08\x05") == {}
-    assert read({1: Field("count", Kind.NUMBER)}, b"\x0a\x01x") == {}
+    assert read({1: MessageField("name", ScalarKind.TEXT)}, b"\x08\x05") == {}
+    assert read({1: MessageField("count", ScalarKind.NUMBER)}, b"\x0a\x01x") == {}
 
 
 def test_a_message_without_fields_is_written_where_a_number_of_zero_is_not() -> None:
-    table = {1: Field("inner", {1: Field("count", Kind.NUMBER)}), 2: Field("truth", Kind.TRUTH)}
+    table = {
+        1: MessageField("inner", {1: MessageField("count", ScalarKind.NUMBER)}),
+        2: MessageField("truth", ScalarKind.TRUTH),
+    }
     assert write(table, {"inner": {"count": 0}, "truth": False}) == b"\x0a\x00"
     assert write(table, {"truth": True}) == b"\x10\x01"
 
@@ -142,15 +150,15 @@ def test_a_message_without_fields_is_written_where_a_number_of_zero_is_not() -> 
 def test_nonsense_is_refused() -> None:
     for message in (b"\xff\xff\xff", b"\x0a\x05x", b"\x00\x00", b"\x0a\x01\xff"):
         assert "Unable to parse request" in str(
-            refusal(Unparsable, read, {1: Field("name", Kind.TEXT)}, message)
+            refusal(Unparsable, read, {1: MessageField("name", ScalarKind.TEXT)}, message)
         ), message
 
 
 def test_messages_within_messages_have_an_end() -> None:
-    table: dict[int, Field] = {}
-    table[1] = Field("inner", table)
+    table: dict[int, MessageField] = {}
+    table[1] = MessageField("inner", table)
     message = b""
     for _ in range(40):
-        message = write({1: Field("it", Kind.BYTES)}, {"it": message}) or b"\x0a\x00"
+        message = write({1: MessageField("it", ScalarKind.BYTES)}, {"it": message}) or b"\x0a\x00"
     with pytest.raises(Unparsable, match="within"):
         read(table, message)

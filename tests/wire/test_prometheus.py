@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from refusals import refusal
 
-from serve.wire.prometheus import Sample, at_source, samples, split
+from serve.wire.prometheus import MetricSample, at_source, samples, split
 
 
 def read(text, *names, **having):
@@ -12,13 +12,13 @@ def read(text, *names, **having):
 
 def test_only_the_series_that_are_asked_for_are_read() -> None:
     text = "# TYPE a counter\na 1\na_b 2\nb 3\n"
-    assert read(text, "a") == [Sample("a", {}, 1.0)]
+    assert read(text, "a") == [MetricSample("a", {}, 1.0)]
 
 
 def test_names_stay_as_they_are_written() -> None:
     assert read("# TYPE a counter\na 1\na_total 2\n", "a", "a_total") == [
-        Sample("a", {}, 1.0),
-        Sample("a_total", {}, 2.0),
+        MetricSample("a", {}, 1.0),
+        MetricSample("a_total", {}, 2.0),
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_series_gets_the_name_of_its_source_whatever_its_labels_hold() -> None
         ('a{datasource="y"}', {"datasource": "y"}),
     ):
         assert read(f"{at_source(series, 'w')} 1", "a") == [
-            Sample("a", {**labels, "source": "w"}, 1.0)
+            MetricSample("a", {**labels, "source": "w"}, 1.0)
         ], series
 
 

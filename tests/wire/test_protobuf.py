@@ -13,8 +13,8 @@ from tritonclient.grpc import service_pb2
 
 from serve.core.errors import BadRequest, Unparsable
 from serve.wire.protobuf import (
+    FieldWalk,
     Peek,
-    Walk,
     answered_name,
     boolean,
     field,
@@ -273,7 +273,7 @@ def test_a_walk_ends_well_where_the_message_does_however_it_is_cut(
 ) -> None:
     whole = request("digits", "2", 77, tensors=tensors).SerializeToString()
     borders = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
-    walk = Walk()
+    walk = FieldWalk()
     for start, stop in itertools.pairwise(borders):
         walk.follow(whole[start:stop])
     walk.finish()
@@ -283,7 +283,7 @@ def test_a_walk_notices_a_message_that_ends_inside_a_field() -> None:
     whole = request("digits", "2", 77).SerializeToString()
     standing = set()
     for end in range(len(whole) + 1):
-        walk = Walk()
+        walk = FieldWalk()
         walk.follow(b"xx" + whole[:end], 2)
         try:
             walk.finish()
@@ -292,4 +292,4 @@ def test_a_walk_notices_a_message_that_ends_inside_a_field() -> None:
             pass
     assert len(standing) == len(list(fields(whole))) + 1
     with pytest.raises(BadRequest):
-        Walk().follow(b"\x0b" * 30)
+        FieldWalk().follow(b"\x0b" * 30)

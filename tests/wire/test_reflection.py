@@ -9,24 +9,33 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from serve.core.errors import Unparsable
 from serve.listeners.grpc.reflection import DESCRIPTORS
-from serve.wire.messages import Field, Kind, Table, read, write
+from serve.wire.messages import MessageField, ScalarKind, Table, read, write
 from serve.wire.reflection import Reflection
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUEST: Table = {
-    1: Field("host", Kind.TEXT),
-    3: Field("file", Kind.TEXT),
-    4: Field("symbol", Kind.TEXT),
-    5: Field("extension", {1: Field("type", Kind.TEXT), 2: Field("number", Kind.NUMBER)}),
-    6: Field("extensions", Kind.TEXT),
+    1: MessageField("host", ScalarKind.TEXT),
+    3: MessageField("file", ScalarKind.TEXT),
+    4: MessageField("symbol", ScalarKind.TEXT),
+    5: MessageField(
+        "extension",
+        {1: MessageField("type", ScalarKind.TEXT), 2: MessageField("number", ScalarKind.NUMBER)},
+    ),
+    6: MessageField("extensions", ScalarKind.TEXT),
 }
 SERVICES = b"\x3a\x00"
 ANSWER: Table = {
-    2: Field("asked", Kind.BYTES),
-    4: Field("files", {1: Field("file", Kind.BYTES, many=True)}),
-    5: Field("extensions", {1: Field("type", Kind.TEXT)}),
-    6: Field("services", {1: Field("service", {1: Field("name", Kind.TEXT)}, many=True)}),
-    7: Field("error", {1: Field("code", Kind.NUMBER), 2: Field("message", Kind.TEXT)}),
+    2: MessageField("asked", ScalarKind.BYTES),
+    4: MessageField("files", {1: MessageField("file", ScalarKind.BYTES, many=True)}),
+    5: MessageField("extensions", {1: MessageField("type", ScalarKind.TEXT)}),
+    6: MessageField(
+        "services",
+        {1: MessageField("service", {1: MessageField("name", ScalarKind.TEXT)}, many=True)},
+    ),
+    7: MessageField(
+        "error",
+        {1: MessageField("code", ScalarKind.NUMBER), 2: MessageField("message", ScalarKind.TEXT)},
+    ),
 }
 
 

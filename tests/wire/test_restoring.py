@@ -7,16 +7,16 @@ from builders import target
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from serve.core.snapshot import Target
-from serve.wire.model_names import SEARCHED, Events, in_answer, in_error
+from serve.core.snapshot import VersionTarget
+from serve.wire.model_names import SEARCHED, RestoredEvents, in_answer, in_error
 
 RENAMED = target(2, model="digits", physical="digits--0123abcd")
 HERE = b'"model_name":"digits--0123abcd","model_version":"2"'
 OURS = b'"model_name":"digits","model_version":"2"'
 
 
-def numbered(version: int, physical_version: int) -> Target:
-    return Target("m", version, "m--0123abcd", physical_version, "onnxruntime", ("a",))
+def numbered(version: int, physical_version: int) -> VersionTarget:
+    return VersionTarget("m", version, "m--0123abcd", physical_version, "onnxruntime", ("a",))
 
 
 def test_the_models_own_name_stands_in_the_answer() -> None:
@@ -125,14 +125,14 @@ STREAM = EVENT + FAILED + b": a comment\n\n" + EVENT + b"data: cut of"
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_events_are_restored_one_by_one_wherever_the_stream_was_cut(cuts: list[int]) -> None:
-    events, places = Events(RENAMED), [0, *sorted(cuts), len(STREAM)]
+    events, places = RestoredEvents(RENAMED), [0, *sorted(cuts), len(STREAM)]
     pieces = [STREAM[a:b] for a, b in itertools.pairwise(places)]
     restored = b"".join(map(events.restored, pieces)) + events.rest()
     assert restored == STREAM.replace(HERE, OURS).replace(b"'digits--0123abcd'", b"'digits'")
 
 
 def test_what_is_complete_is_held_no_longer() -> None:
-    events = Events(RENAMED)
+    events = RestoredEvents(RENAMED)
     assert events.restored(EVENT + EVENT[:20]) == EVENT.replace(HERE, OURS)
     assert events.restored(EVENT[20:]) == EVENT.replace(HERE, OURS)
     assert events.rest() == b""
@@ -140,10 +140,10 @@ def test_what_is_complete_is_held_no_longer() -> None:
 
 def test_only_an_error_is_searched_for_quoted_names() -> None:
     event = b"data: {" + HERE + b',"text":"\'digits--0123abcd\'"}\n\n'
-    assert Events(RENAMED).restored(event) == event.replace(HERE, OURS)
+    assert RestoredEvents(RENAMED).restored(event) == event.replace(HERE, OURS)
 
 
 def test_of_an_event_that_does_not_end_no_more_is_held_than_of_an_answer() -> None:
-    events = Events(RENAMED)
+    events = RestoredEvents(RENAMED)
     passed = sum(len(events.restored(b"x" * 1000)) for _ in range(200))
     assert 200_000 - passed <= SEARCHED

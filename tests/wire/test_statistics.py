@@ -7,10 +7,10 @@ from typing import Any
 
 from builders import snapshot, target, view
 
-from serve.wire.statistics import Entry, Names, Tally, add, has_fallen, index
+from serve.wire.statistics import Entry, ReplicaTally, StatisticsNames, add, has_fallen, index
 
-NAMES = Names(snapshot(view(target(1, "a", "b"), target(2, "a"))))
-RENAMED = Names(
+NAMES = StatisticsNames(snapshot(view(target(1, "a", "b"), target(2, "a"))))
+RENAMED = StatisticsNames(
     snapshot(view(target(1, "a", physical="m--0a1b2c3d"), target(2, "b", physical="m--99999999")))
 )
 TRITONS = (
@@ -96,7 +96,7 @@ def test_what_triton_knows_by_other_names_is_told_by_its_own() -> None:
 def test_what_the_caller_may_not_see_is_left_out_by_the_models_own_name() -> None:
     entries = [{"name": "m--0a1b2c3d", "version": "1", "state": "READY"}, {"name": "other"}]
     assert index([entries], RENAMED, lambda name: name == "other") == [{"name": "other"}]
-    tally = Tally()
+    tally = ReplicaTally()
     assert tally.merged({"a": [entry(3)]}, NAMES, lambda name: name == "other") == []
 
 
@@ -159,26 +159,26 @@ def count(told: list[Entry]) -> int:
 
 def test_one_replica_is_told_as_it_tells() -> None:
     given = entry(3, batch_stats=[batch(1, 3)], memory_usage=[memory("CPU", 0, 7)])
-    tally = Tally()
+    tally = ReplicaTally()
     for _ in range(3):
         assert tally.merged({"a": [given]}, NAMES, anything) == [given]
 
 
 def test_the_replicas_of_a_version_are_one() -> None:
-    told = Tally().merged(
+    told = ReplicaTally().merged(
         {"a": [entry(3), entry(5, version="2")], "b": [entry(4)]}, NAMES, anything
     )
     assert [(one["version"], one["inference_count"]) for one in told] == [("1", 7), ("2", 5)]
 
 
 def test_what_a_replica_had_counted_before_it_was_loaded_anew_stays() -> None:
-    tally = Tally()
+    tally = ReplicaTally()
     told = [count(tally.merged({"a": [entry(n)]}, NAMES, anything)) for n in (3, 5, 0, 2, 1, 6)]
     assert told == [3, 5, 5, 7, 8, 13]
 
 
 def test_what_a_replica_that_left_had_counted_stays_without_its_memory() -> None:
-    tally = Tally()
+    tally = ReplicaTally()
     a, b = entry(3), entry(4, memory_usage=[memory("GPU", 0, 9)])
     tally.merged({"a": [a], "b": [b]}, NAMES, anything)
     [left] = tally.merged({"a": [a]}, NAMES, anything)
@@ -187,7 +187,7 @@ def test_what_a_replica_that_left_had_counted_stays_without_its_memory() -> None
 
 
 def test_a_version_that_nobody_tells_of_is_not_told_and_forgotten_when_all_were_asked() -> None:
-    tally = Tally()
+    tally = ReplicaTally()
     tally.merged({"a": [entry(3)]}, NAMES, anything)
     assert tally.merged({"a": []}, NAMES, anything) == []
     assert count(tally.merged({"a": [entry(1)]}, NAMES, anything)) == 4
@@ -196,13 +196,13 @@ def test_a_version_that_nobody_tells_of_is_not_told_and_forgotten_when_all_were_
 
 
 def test_what_one_caller_may_not_see_is_remembered_for_another() -> None:
-    tally = Tally()
+    tally = ReplicaTally()
     tally.merged({"a": [entry(3)]}, NAMES, lambda _: False, is_complete=True)
     assert count(tally.merged({"a": [entry(1)]}, NAMES, anything)) == 4
 
 
 def test_a_version_under_two_names_in_triton_is_one_with_the_models_own() -> None:
-    names = Names(snapshot(view(target(1, "a", physical="m--0a1b2c3d"))))
+    names = StatisticsNames(snapshot(view(target(1, "a", physical="m--0a1b2c3d"))))
     given = {"a": [entry(3, name="m"), entry(4, name="m--0a1b2c3d")]}
-    [told] = Tally().merged(given, names, anything)
+    [told] = ReplicaTally().merged(given, names, anything)
     assert (told["name"], told["version"], told["inference_count"]) == ("m", "1", 7)

@@ -8,7 +8,7 @@ import grpc
 from serve.core import errors
 from serve.core.calls import PREDICTIONS, Reply, Verb
 from serve.core.errors import ServegateError
-from serve.core.snapshot import Target
+from serve.core.snapshot import VersionTarget
 from serve.wire import status
 
 JSON = b"application/json"
@@ -206,8 +206,8 @@ UNKNOWN = "Request for unknown model: 'm' version 2 is not found"
 NOT_READY = "Request for unknown model: 'm' version 2 is not at ready state"
 FULL = "Exceeds maximum queue size"
 STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"
-PLAIN = Target("ours", 1, "m", 2, "onnxruntime", ("a",))
-COMPOSED = Target("ours", 1, "m", 2, "ensemble", ("a",), calls_others=True)
+PLAIN = VersionTarget("ours", 1, "m", 2, "onnxruntime", ("a",))
+COMPOSED = VersionTarget("ours", 1, "m", 2, "ensemble", ("a",), calls_others=True)
 
 
 def test_a_refusal_of_triton_proves_that_nothing_was_executed() -> None:

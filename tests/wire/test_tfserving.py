@@ -16,9 +16,9 @@ from serve.core.errors import (
     UnknownVersion,
 )
 from serve.wire.tfserving_rest import (
-    Question,
     Servable,
-    Task,
+    TfServingQuestion,
+    TfServingTask,
     TritonRefused,
     UnknownSignature,
     error_reply,
@@ -35,15 +35,35 @@ LABELLED, LAST = Servable("m", None, "v.1-a"), Servable("m", (1 << 63) - 1)
 
 def test_a_path_asks_for_this() -> None:
     for method, path, wanted in (
-        ("POST", b"/v1/models/m:predict", Question(Task.PREDICT, M)),
-        ("POST", b"/v1/models/m:classify", Question(Task.CLASSIFY, M)),
-        ("POST", b"/v1/models/m/versions/7:regress", Question(Task.REGRESS, Servable("m", 7))),
-        ("POST", b"/v1/models/m/labels/v.1-a:predict", Question(Task.PREDICT, LABELLED)),
-        ("GET", b"/v1/models/m", Question(Task.STATUS, M)),
-        ("GET", b"/v1/models/m/versions/007", Question(Task.STATUS, Servable("m", 7))),
-        ("GET", b"/v1/models/m/metadata", Question(Task.METADATA, M)),
-        ("GET", b"/v1/models/m/labels/v.1-a/metadata", Question(Task.METADATA, LABELLED)),
-        ("GET", b"/v1/models/m/versions/9223372036854775807", Question(Task.STATUS, LAST)),
+        ("POST", b"/v1/models/m:predict", TfServingQuestion(TfServingTask.PREDICT, M)),
+        ("POST", b"/v1/models/m:classify", TfServingQuestion(TfServingTask.CLASSIFY, M)),
+        (
+            "POST",
+            b"/v1/models/m/versions/7:regress",
+            TfServingQuestion(TfServingTask.REGRESS, Servable("m", 7)),
+        ),
+        (
+            "POST",
+            b"/v1/models/m/labels/v.1-a:predict",
+            TfServingQuestion(TfServingTask.PREDICT, LABELLED),
+        ),
+        ("GET", b"/v1/models/m", TfServingQuestion(TfServingTask.STATUS, M)),
+        (
+            "GET",
+            b"/v1/models/m/versions/007",
+            TfServingQuestion(TfServingTask.STATUS, Servable("m", 7)),
+        ),
+        ("GET", b"/v1/models/m/metadata", TfServingQuestion(TfServingTask.METADATA, M)),
+        (
+            "GET",
+            b"/v1/models/m/labels/v.1-a/metadata",
+            TfServingQuestion(TfServingTask.METADATA, LABELLED),
+        ),
+        (
+            "GET",
+            b"/v1/models/m/versions/9223372036854775807",
+            TfServingQuestion(TfServingTask.STATUS, LAST),
+        ),
     ):
         assert parse(method, path) == wanted, (method, path)
 

@@ -8,7 +8,7 @@ from refusals import refusal
 
 from serve.core.calls import Verb
 from serve.telemetry import Meters
-from serve.wire.totals import Reading, Totals
+from serve.wire.totals import SourceReading, Totals
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -28,7 +28,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset(labels.items())
 
 
-def added(totals: Totals, readings: Mapping[str, Reading]) -> str:
+def added(totals: Totals, readings: Mapping[str, SourceReading]) -> str:
     """What is told once these sources have said that."""
     for name, reading in readings.items():
         totals.take(name, reading)
@@ -37,7 +37,7 @@ def added(totals: Totals, readings: Mapping[str, Reading]) -> str:
 
 def once(texts: Mapping[str, str]) -> Samples:
     """The sums of one look at these sources."""
-    return samples(added(Totals(), {name: Reading(text) for name, text in texts.items()}))
+    return samples(added(Totals(), {name: SourceReading(text) for name, text in texts.items()}))
 
 
 def calls(count: float) -> str:
@@ -52,7 +52,7 @@ class Scene:
 
     def scrape(self, **workers: tuple[int, float]) -> float:
         """The number of calls in all; each worker is (its life, what it counted in it)."""
-        readings = {name: Reading(calls(n), life) for name, (life, n) in workers.items()}
+        readings = {name: SourceReading(calls(n), life) for name, (life, n) in workers.items()}
         return samples(added(self.totals, readings))[key("calls_total")]
 
 
@@ -144,19 +144,19 @@ def test_one_that_is_forgotten_leaves_what_it_has_counted() -> None:
 def test_what_one_had_counted_before_it_was_heard_of_need_not_count() -> None:
     scene = Scene()
     scene.scrape(a=(1, 100))
-    scene.totals.take("b", Reading(calls(70), 2), from_now=True)
+    scene.totals.take("b", SourceReading(calls(70), 2), from_now=True)
     assert samples(scene.totals.text(["b"])) == {key("calls_total"): 100}
-    scene.totals.take("b", Reading(calls(75), 2), from_now=True)
+    scene.totals.take("b", SourceReading(calls(75), 2), from_now=True)
     assert samples(scene.totals.text(["b"])) == {key("calls_total"): 105}
-    scene.totals.take("b", Reading(calls(3), 3), from_now=True)
+    scene.totals.take("b", SourceReading(calls(3), 3), from_now=True)
     assert samples(scene.totals.text(["b"])) == {key("calls_total"): 108}
 
 
 def test_series_of_a_life_that_is_over_stay_in_the_sum() -> None:
     totals = Totals()
     old, new = (f'# TYPE c counter\nc_total{{model="{name}"}} 2\n' for name in ("old", "new"))
-    totals.take("a", Reading(old, 1))
-    assert samples(added(totals, {"a": Reading(new, 2)})) == {
+    totals.take("a", SourceReading(old, 1))
+    assert samples(added(totals, {"a": SourceReading(new, 2)})) == {
         key("c_total", model="old"): 2,
         key("c_total", model="new"): 2,
     }
@@ -164,26 +164,26 @@ def test_series_of_a_life_that_is_over_stay_in_the_sum() -> None:
 
 def test_a_counter_of_a_source_without_lives_begins_again_as_it_says() -> None:
     totals = Totals()
-    totals.take("control", Reading(calls(100)))
-    assert samples(added(totals, {"control": Reading(calls(2))})) == {key("calls_total"): 2}
+    totals.take("control", SourceReading(calls(100)))
+    assert samples(added(totals, {"control": SourceReading(calls(2))})) == {key("calls_total"): 2}
 
 
 def test_a_gauge_is_left_out_while_its_source_does_not_answer() -> None:
     totals = Totals()
     text = "# TYPE g gauge\ng 1\n"
-    added(totals, {"a": Reading(text), "b": Reading(text)})
-    assert samples(added(totals, {"b": Reading(text)})) == {key("g", source="b"): 1}
+    added(totals, {"a": SourceReading(text), "b": SourceReading(text)})
+    assert samples(added(totals, {"b": SourceReading(text)})) == {key("g", source="b"): 1}
 
 
 def test_families_may_be_left_out() -> None:
     totals = Totals()
-    totals.take("a", Reading("# TYPE g gauge\ng 1\n# TYPE g_more gauge\ng_more 2\n"))
+    totals.take("a", SourceReading("# TYPE g gauge\ng 1\n# TYPE g_more gauge\ng_more 2\n"))
     assert samples(totals.text(["a"], without=["g"])) == {key("g_more", source="a"): 2}
 
 
 def test_help_and_type_are_kept() -> None:
     text = "# HELP calls_total Calls of all\n" + calls(1)
-    (family,) = text_string_to_metric_families(added(Totals(), {"a": Reading(text)}))
+    (family,) = text_string_to_metric_families(added(Totals(), {"a": SourceReading(text)}))
     assert (family.name, family.documentation, family.type) == ("calls", "Calls of all", "counter")
 
 
@@ -209,9 +209,13 @@ def test_the_text_of_real_meters_adds_up_with_itself() -> None:
 def test_a_source_that_says_something_else_loses_nothing() -> None:
     for said in ("Invalid host header", "<html>no</html>", "calls_total x", "# TYPE calls_total"):
         totals = Totals()
-        added(totals, {"a": Reading(calls(5), 1), "b": Reading(calls(1), 2)})
-        refusal(ValueError, totals.take, "a", Reading(f"# TYPE calls_total counter\n{said}\n", 1))
-        assert samples(added(totals, {"b": Reading(calls(2), 2)})) == {key("calls_total"): 7}, said
+        added(totals, {"a": SourceReading(calls(5), 1), "b": SourceReading(calls(1), 2)})
+        refusal(
+            ValueError, totals.take, "a", SourceReading(f"# TYPE calls_total counter\n{said}\n", 1)
+        )
+        assert samples(added(totals, {"b": SourceReading(calls(2), 2)})) == {
+            key("calls_total"): 7
+        }, said
 
 
 def test_without_sources_there_is_nothing_to_tell() -> None:

@@ -42,7 +42,7 @@ from serve.admin.api import (
     versions,
 )
 from serve.admin.api.bounds import Bounded
-from serve.admin.api.context import Control, caller, publishing
+from serve.admin.api.context import AdminContext, caller, publishing
 from serve.admin.api.origin import SameOrigin
 from serve.admin.api.standby import Standby
 from serve.core.errors import (
@@ -67,7 +67,7 @@ def _never(request: Request, error: ServegateError) -> None:
 
 
 def create(
-    control: Control,
+    control: AdminContext,
     *,
     hosts: Sequence[str],
     beside: Sequence[APIRouter] = (),

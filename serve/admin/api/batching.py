@@ -7,11 +7,11 @@ from pydantic import BaseModel
 
 from serve.admin.api import schemas
 from serve.admin.api.context import InControl
-from serve.control.batching.hints import Hint
+from serve.control.batching.hints import BatchingHint
 from serve.control.batching.observer import KEPT
 from serve.control.batching.overview import Overview
 from serve.control.batching.situation import ENOUGH, points
-from serve.control.batching.steps import Parts
+from serve.control.batching.steps import EnsembleSteps
 from serve.triton.batching_text import meaning
 
 _PATH = "/api/models/{model}/versions/{number}/batching"
@@ -91,7 +91,7 @@ class AdviceView(BaseModel):
     fix: str
 
 
-class HintView(BaseModel):
+class BatchingHintView(BaseModel):
     """How the calls differ from those that the configuration was tuned for. `since` is in seconds
     since the epoch.
     """
@@ -156,7 +156,7 @@ class BatchingView(BaseModel):
     window: WindowView
     service: ServiceView | None
     advice: list[AdviceView]
-    hints: list[HintView]
+    hints: list[BatchingHintView]
     parts: PartsView | None
 
 
@@ -199,9 +199,9 @@ async def show_batching(model: str, number: int, control: InControl) -> Batching
     )
 
 
-def hint_view(one: Hint) -> HintView:
+def hint_view(one: BatchingHint) -> BatchingHintView:
     """A hint as it is told."""
-    return HintView(hint=one.hint, why=one.why, fix=one.fix, since=one.since)
+    return BatchingHintView(hint=one.hint, why=one.why, fix=one.fix, since=one.since)
 
 
 def _window(found: Overview) -> WindowView:
@@ -254,7 +254,7 @@ def _service(found: Overview) -> ServiceView | None:
     )
 
 
-def _parts(parts: Parts) -> PartsView:
+def _parts(parts: EnsembleSteps) -> PartsView:
     return PartsView(
         kind=parts.kind,
         limit=parts.limit,

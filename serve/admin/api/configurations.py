@@ -8,14 +8,14 @@ from pydantic import BaseModel
 from serve.admin.api import schemas
 from serve.admin.api.context import InControl
 from serve.control.configurations import compared, configured
-from serve.tensors.signature import TensorSpec
+from serve.tensors.signature import ModelTensor
 
 _PATH = "/api/models/{model}/versions/{number}/configuration"
 
 router = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBody}})
 
 
-class TensorView(BaseModel):
+class ConfigTensorView(BaseModel):
     """One input or output. In `shape`, -1 is any length; null if the rank is unknown."""
 
     name: str
@@ -32,8 +32,8 @@ class ConfigurationView(BaseModel):
     version: int
     published: bool
     config: str
-    inputs: list[TensorView]
-    outputs: list[TensorView]
+    inputs: list[ConfigTensorView]
+    outputs: list[ConfigTensorView]
     preprocessing: dict[str, Any]
     output_labels: dict[str, list[str]]
     card: dict[str, Any]
@@ -96,6 +96,6 @@ async def diff_configurations(
     return ConfigurationDiff(model=model, old=other, new=number, same=is_same, lines=lines)
 
 
-def _view(spec: TensorSpec) -> TensorView:
+def _view(spec: ModelTensor) -> ConfigTensorView:
     shape = None if spec.shape is None else list(spec.shape)
-    return TensorView(name=spec.name, datatype=spec.datatype, shape=shape)
+    return ConfigTensorView(name=spec.name, datatype=spec.datatype, shape=shape)

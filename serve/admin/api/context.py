@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Request
 
 from serve.admin.api.sessions import COOKIE, is_valid
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.batching.benches import Benches
 from serve.control.batching.configurations import Configuring
 from serve.control.batching.overview import Overviews
@@ -19,27 +19,27 @@ from serve.control.evaluation.datasets import Datasets
 from serve.control.evaluation.evaluations import Evaluations
 from serve.control.fleet import Fleet
 from serve.control.history import History
-from serve.control.keys import Keys
-from serve.control.live.sampler import Live
+from serve.control.keys import KeyCommands
+from serve.control.live.sampler import LiveSampler
 from serve.control.load_reports import LoadReports
-from serve.control.management import Management
+from serve.control.management import ManagementCommands
 from serve.control.models import By, Models
 from serve.control.publication.publications import Publications
 from serve.control.publication.retention import Retention
-from serve.control.scaling.board import Board
+from serve.control.scaling.board import HintBoard
 from serve.control.scaling.permissions import Pools
 from serve.control.snapshots import Publisher
 from serve.control.tries.desk import TryDesk
 from serve.control.uploads.uploads import Uploads
-from serve.core.access import Access, Act, Key
+from serve.core.access import Access, Act, ApiKey
 from serve.core.commands import GRPC, HTTP, METRICS
 from serve.core.errors import NotFound, NotServed
 from serve.core.replicas import Replica
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class AdminContext:
     """What the routers work on: the parts of one control plane.
 
     `needs_key` says whether callers must show a key, told whether there is one or ever was;
@@ -51,9 +51,9 @@ class Control:
     models: Models
     fleet: Fleet
     publisher: Publisher
-    management: Management
-    keys: Keys
-    storage: Storage
+    management: ManagementCommands
+    keys: KeyCommands
+    storage: ArtifactStorage
     uploads: Uploads
     publications: Publications
     retention: Retention
@@ -66,9 +66,9 @@ class Control:
     benches: Benches
     configuring: Configuring
     overviews: Overviews
-    live: Live
+    live: LiveSampler
     pools: Pools
-    readings: Callable[[Replica], Awaitable[Readings | None]]
+    readings: Callable[[Replica], Awaitable[ReplicaScrape | None]]
     metrics: Callable[[], bytes]
     clock: Callable[[], float]
     secret: str
@@ -78,17 +78,17 @@ class Control:
     leads: Callable[[], bool] = lambda: True
     identity: Callable[[], str] = lambda: ""
     data_urls: tuple[str, str, str] = (HTTP, GRPC, METRICS)
-    board: Board = field(default_factory=Board)
+    board: HintBoard = field(default_factory=HintBoard)
     discovering: Discovering | None = None
 
 
-def control_of(request: Request) -> Control:
+def control_of(request: Request) -> AdminContext:
     """The control plane behind this application."""
-    control: Control = request.app.state.control
+    control: AdminContext = request.app.state.control
     return control
 
 
-def caller(request: Request, authorization: Annotated[str, Header()] = "") -> Key | None:
+def caller(request: Request, authorization: Annotated[str, Header()] = "") -> ApiKey | None:
     """Who asks, once keys are needed: an admin key, or None for who knows the shared secret.
 
     The secret is in a file that only its owner can read, so it stands for a login on this machine.
@@ -108,7 +108,7 @@ def caller(request: Request, authorization: Annotated[str, Header()] = "") -> Ke
     return shown(control, authorization)
 
 
-def shown(control: Control, authorization: str) -> Key | None:
+def shown(control: AdminContext, authorization: str) -> ApiKey | None:
     """Whose key an Authorization value shows, None for the shared secret's; as `caller` refuses."""
     if _knows_secret(control, authorization):
         return None
@@ -117,7 +117,7 @@ def shown(control: Control, authorization: str) -> Key | None:
 
 
 def by(
-    key: Annotated[Key | None, Depends(caller)],
+    key: Annotated[ApiKey | None, Depends(caller)],
     servegate_author: Annotated[str, Header(max_length=200)] = "",
     servegate_reason: Annotated[str, Header(max_length=1000)] = "",
     if_match: Annotated[str, Header(max_length=100)] = "",
@@ -136,7 +136,7 @@ def worker_only(request: Request, authorization: Annotated[str, Header()] = "") 
         raise NotFound("Not Found")
 
 
-def _knows_secret(control: Control, authorization: str) -> bool:
+def _knows_secret(control: AdminContext, authorization: str) -> bool:
     wanted = f"Bearer {control.secret}"
     return hmac.compare_digest(authorization.encode(), wanted.encode())
 
@@ -152,5 +152,5 @@ def publishing(request: Request) -> None:
         )
 
 
-InControl = Annotated[Control, Depends(control_of)]
+InControl = Annotated[AdminContext, Depends(control_of)]
 ByWhom = Annotated[By, Depends(by)]

@@ -9,12 +9,12 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
-from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.admin.api.long_polls import unless_left
 from serve.admin.api.pages import PAGE_HEADERS
-from serve.control.conversions.job import Asked, Job, JobState
+from serve.control.conversions.job import ConversionOrder, Job, JobState
+from serve.conversion.request import ConversionRequest as Wanted
 from serve.conversion.request import Precision
-from serve.conversion.request import Request as Wanted
 
 LONGEST_POLL = 25.0  # seconds
 _PATH = "/api/conversions/{id}"
@@ -149,7 +149,7 @@ async def begin_conversion(
     version.
     """
     page = body.request.model_dump(mode="json")
-    asked = Asked(
+    asked = ConversionOrder(
         body.upload,
         body.model,
         Wanted.from_json({"source": "", **page}),
@@ -240,7 +240,7 @@ async def retry_conversion(id: Id, control: InControl, who: ByWhom) -> Conversio
     return await _view(control, await control.conversions.retry(id, who))
 
 
-async def _view(control: Control, job: Job) -> ConversionView:
+async def _view(control: AdminContext, job: Job) -> ConversionView:
     body = job.to_body()
     request = {name: value for name, value in body["request"].items() if name != "source"}
     events = await control.conversions.jobs.events(job.id)
@@ -255,11 +255,11 @@ async def _view(control: Control, job: Job) -> ConversionView:
     )
 
 
-def _line(control: Control, job: Job) -> ConversionLine:
+def _line(control: AdminContext, job: Job) -> ConversionLine:
     return ConversionLine(**_fields(control, job))
 
 
-def _fields(control: Control, job: Job) -> Mapping[str, Any]:
+def _fields(control: AdminContext, job: Job) -> Mapping[str, Any]:
     return {
         "id": job.id,
         "model": job.asked.model,
@@ -275,7 +275,7 @@ def _fields(control: Control, job: Job) -> Mapping[str, Any]:
     }
 
 
-def _stage(control: Control, job: Job) -> str:
+def _stage(control: AdminContext, job: Job) -> str:
     """What it does now; empty unless it runs."""
     is_running = job.state is JobState.RUNNING
     return control.conversions.jobs.progress(job.id).stage if is_running else ""

@@ -10,10 +10,16 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from serve.admin.api import schemas
-from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.admin.api.parts import receive_file, receive_parts
 from serve.control.evaluation.dataset import Dataset, check_dataset_name
-from serve.control.evaluation.incoming_rows import Format, Roles, read_file, read_parts, slices_of
+from serve.control.evaluation.incoming_rows import (
+    DatasetFormat,
+    Roles,
+    read_file,
+    read_parts,
+    slices_of,
+)
 from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid
 
@@ -139,7 +145,8 @@ async def put_dataset(
     control: InControl,
     who: ByWhom,
     format: Annotated[
-        Format, Query(description="Format of the file; `zip` is a folder of pictures.")
+        DatasetFormat,
+        Query(description="Format of the file; `zip` is a folder of pictures."),
     ],
     label: Annotated[str, Query(max_length=200, description="Column or array of the label.")] = "",
     slices: Annotated[
@@ -228,7 +235,12 @@ def image_of(dataset: Dataset, row: int) -> str:
 
 
 async def _kept(
-    control: Control, name: str, rows: Iterable[Fresh], source: str, author: str, notes: list[str]
+    control: AdminContext,
+    name: str,
+    rows: Iterable[Fresh],
+    source: str,
+    author: str,
+    notes: list[str],
 ) -> DatasetKept:
     kept = await control.datasets.add(name, rows, source=source, author=author)
     return DatasetKept(**_fields(kept), notes=notes)

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.control.evaluation.evaluation import Evaluation, Request, State
-from serve.control.evaluation.results import Bucket, Kind
+from serve.control.evaluation.evaluation import Evaluation, EvaluationRequest, EvaluationState
+from serve.control.evaluation.results import Bucket, OutputKind
 
 Word = Annotated[str, Field(max_length=200)]
 
@@ -51,7 +51,7 @@ class EvaluationBegun(BaseModel):
     """The queued evaluation."""
 
     id: str
-    state: State
+    state: EvaluationState
 
 
 class EvaluationLine(BaseModel):
@@ -63,7 +63,7 @@ class EvaluationLine(BaseModel):
     """
 
     id: str
-    state: State
+    state: EvaluationState
     model: str
     a: int
     b: int | None
@@ -73,7 +73,7 @@ class EvaluationLine(BaseModel):
     revision: int
     digest: str
     output: str
-    kind: Kind
+    kind: OutputKind
     via: str
     concurrency: int
     batch: int
@@ -142,9 +142,9 @@ class ResultsView(BaseModel):
     rows: list[ResultView]
 
 
-def request_of(body: EvaluationBody) -> Request:
+def request_of(body: EvaluationBody) -> EvaluationRequest:
     """What somebody wants to know."""
-    return Request(
+    return EvaluationRequest(
         model=body.model,
         dataset=body.dataset,
         a=body.a,

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
 from serve.admin.api import schemas
-from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.admin.api.datasets import image_of
 from serve.admin.api.evaluation_views import (
     EvaluationBegun,
@@ -26,7 +26,7 @@ from serve.admin.api.evaluation_views import (
 )
 from serve.control.evaluation.evaluation import Evaluation
 from serve.control.evaluation.exports import Filter, csv_pieces, page_of, slices_of
-from serve.control.evaluation.results import Bucket, Kind, Result
+from serve.control.evaluation.results import Bucket, OutputKind, RowResult
 from serve.core.errors import ServegateError
 
 MOST_ROWS = 200  # of a page
@@ -176,7 +176,7 @@ async def export_json(id: Id, control: InControl) -> Response:
     return StreamingResponse(pieces, media_type="application/json", headers=_named(id, "json"))
 
 
-async def _images(control: Control, evaluation: Evaluation) -> str:
+async def _images(control: AdminContext, evaluation: Evaluation) -> str:
     """Where the picture of a row is, with `{row}` for its number; empty where there are none."""
     request = evaluation.request
     try:
@@ -221,7 +221,7 @@ async def _next(news: AsyncIterator[Evaluation]) -> Evaluation:
     return await anext(news)
 
 
-def _json_pieces(view: EvaluationView, results: list[Result], kind: Kind) -> Iterator[str]:
+def _json_pieces(view: EvaluationView, results: list[RowResult], kind: OutputKind) -> Iterator[str]:
     yield '{"evaluation":' + view.model_dump_json() + ',"rows":['
     for place, one in enumerate(results):
         yield ("," if place else "") + json.dumps(page_of(one, kind))

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from serve.admin.api import schemas
 from serve.admin.api.context import InControl
 from serve.admin.api.long_polls import unless_left
-from serve.control.scaling.board import Board
+from serve.control.scaling.board import HintBoard
 
 LONGEST = 25.0  # seconds that somebody waits for the next round
 
@@ -24,7 +24,7 @@ class ReasonView(BaseModel):
     text: str
 
 
-class BoundsView(BaseModel):
+class HintBoundsView(BaseModel):
     """The limits that apply now. `schedule` names the schedule that sets them, if any.
 
     `budget` is the number of replicas for which there are GPUs. With `to_zero`, an idle pool may
@@ -85,7 +85,7 @@ class HintView(BaseModel):
     lasts: float
     at: float
     reasons: list[ReasonView]
-    bounds: BoundsView
+    bounds: HintBoundsView
     cold_start: float | None
     idle: float | None
     utilization: float | None
@@ -148,7 +148,7 @@ async def show_desired(pool: str, control: InControl) -> DesiredView:
     return DesiredView(desired=control.board.followed(pool, control.wall()).hint.desired)
 
 
-async def _newer(board: Board, number: int) -> int:
+async def _newer(board: HintBoard, number: int) -> int:
     """The number of the next round, or of the present one when the time is up."""
     try:
         async with asyncio.timeout(LONGEST):

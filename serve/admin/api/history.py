@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 from serve.admin.api import schemas
-from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.admin.api.models import Wait, done
-from serve.control.history import Difference, Revision, Way, differences
+from serve.control.history import FieldDifference, Revision, WayBack, differences
 from serve.control.models import By, Written
 from serve.control.versions import VERSION
 
@@ -144,7 +144,7 @@ async def restore(
 
 
 async def _take(
-    way: Way, control: Control, who: By, response: Response, *, dry_run: bool, wait: float
+    way: WayBack, control: AdminContext, who: By, response: Response, *, dry_run: bool, wait: float
 ) -> WayBackView:
     lines = [str(each) for each in way.changes]
     written = None if dry_run else await control.history.take(way, who)
@@ -168,7 +168,7 @@ def _line(one: Revision) -> dict[str, Any]:
 
 def _summary(one: Revision) -> str:
     """What changed, on one line; of a version that has come a step further, only the step."""
-    found: Sequence[Difference] = differences(one.before, one.after)
+    found: Sequence[FieldDifference] = differences(one.before, one.after)
     if one.kind == VERSION:
         found = [each for each in found if each.field == "state"] or found
     text = "; ".join(str(each) for each in found)

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from serve.admin.api import schemas
 from serve.admin.api.context import InControl
-from serve.control.live.sampler import Live
+from serve.control.live.sampler import LiveSampler
 from serve.control.live.viewers import Viewer
 
 HEARTBEAT = 10.0  # seconds without a sample until something is sent all the same
@@ -199,13 +199,13 @@ async def watch_live(
     history: Annotated[bool, Query(description="Start with the last ten minutes.")] = False,
 ) -> Response:
     """Sends one sample per second until the client disconnects or the server stops."""
-    return Events(control.live, history=history)
+    return SampleStream(control.live, history=history)
 
 
-class Events(StreamingResponse):
+class SampleStream(StreamingResponse):
     """A stream of samples. The viewer is there exactly as long as the answer is being sent."""
 
-    def __init__(self, live: Live, *, history: bool) -> None:
+    def __init__(self, live: LiveSampler, *, history: bool) -> None:
         self._live = live
         self._history = history
         super().__init__(_nothing(), headers=_HEADERS, media_type="text/event-stream")

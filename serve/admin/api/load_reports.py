@@ -10,11 +10,11 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
-from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.admin.api.pages import PAGE_HEADERS
 from serve.control.load_reports import LoadReportLine
 from serve.core.errors import Invalid
-from serve.load.reports.report import Report
+from serve.load.reports.report import LoadReport
 
 _PATH = "/api/load/reports/{name}"
 
@@ -137,16 +137,16 @@ async def remove_report(name: Name, control: InControl, who: ByWhom) -> Response
     return Response(status_code=204)
 
 
-async def _two(control: Control, name: str, other: str) -> tuple[Report, Report]:
+async def _two(control: AdminContext, name: str, other: str) -> tuple[LoadReport, LoadReport]:
     before, after = [await control.load_reports.read(one) for one in (name, other)]
     return await asyncio.to_thread(lambda: (_read(before), _read(after)))
 
 
-def _read(data: bytes) -> Report:
-    return Report.from_json(json.loads(data))
+def _read(data: bytes) -> LoadReport:
+    return LoadReport.from_json(json.loads(data))
 
 
-def _ratios(before: Report, after: Report) -> list[RatioView]:
+def _ratios(before: LoadReport, after: LoadReport) -> list[RatioView]:
     from serve.load.reports.comparison import compare, verdict
 
     return [
@@ -154,7 +154,7 @@ def _ratios(before: Report, after: Report) -> list[RatioView]:
     ]
 
 
-def _compared(before: Report, after: Report) -> str:
+def _compared(before: LoadReport, after: LoadReport) -> str:
     from serve.load.reports.comparison import compare
     from serve.load.reports.page import render_comparison
 
@@ -163,7 +163,7 @@ def _compared(before: Report, after: Report) -> str:
 
 def _checked(body: dict[str, Any]) -> dict[str, Any]:
     """The fields of a report that can be read and drawn; `Invalid` for anything else."""
-    report = Report.from_json(body)
+    report = LoadReport.from_json(body)
     _draw(report)
     return {
         "name": report.name,
@@ -180,7 +180,7 @@ def _drawn(data: bytes) -> str:
     return _draw(_read(data))
 
 
-def _draw(report: Report) -> str:
+def _draw(report: LoadReport) -> str:
     from serve.load.reports.page import render
 
     try:

@@ -11,7 +11,7 @@ from serve.control.models import By
 router = APIRouter()
 
 
-class Wish(BaseModel):
+class ManagementRequest(BaseModel):
     """What a caller asked Triton for. `within` are seconds."""
 
     act: Literal["load", "unload", "trace", "logging"]
@@ -24,7 +24,7 @@ class Wish(BaseModel):
 
 
 @router.post("/internal/management", include_in_schema=False, dependencies=[Depends(worker_only)])
-async def manage(wish: Wish, control: InControl) -> dict[str, Any]:
+async def manage(wish: ManagementRequest, control: InControl) -> dict[str, Any]:
     """Answer when it is so on every replica: with the settings that hold, or nothing."""
     by, manager = By(wish.author, "a management call"), control.management
     if wish.act == "load":

@@ -16,7 +16,7 @@ from serve.core.replicas import Replica
 Pool = Annotated[str, Field(min_length=1, max_length=300)]
 
 
-class Members(BaseModel):
+class MemberList(BaseModel):
     """The whole list, as it shall be; and how many more start now, by pool.
 
     `leaving`: names of those that were on it and are waited for, `within` so many seconds.
@@ -41,7 +41,7 @@ def membership_router(membership: Membership) -> APIRouter:
     router = APIRouter(include_in_schema=False, dependencies=[Depends(worker_only)])
 
     @router.put("/internal/replicas")
-    async def set_replicas(members: Members) -> Leaving:
+    async def set_replicas(members: MemberList) -> Leaving:
         """Answers when those not on the list get no calls any more, and none is left there.
 
         One that the answer names is not done yet: ask again before it is stopped.

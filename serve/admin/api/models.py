@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from serve.admin.api import schemas
-from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.control.decisions import MODEL
 from serve.control.models import Written
 
@@ -99,12 +99,14 @@ async def unload_model(
     return await _told(control, response)
 
 
-async def _told(control: Control, response: Response) -> schemas.Done:
+async def _told(control: AdminContext, response: Response) -> schemas.Done:
     generation = control.publisher.snapshot.generation
     return await done(control, Written(generation, ""), 5.0, response)
 
 
-async def done(control: Control, written: Written, wait: float, response: Response) -> schemas.Done:
+async def done(
+    control: AdminContext, written: Written, wait: float, response: Response
+) -> schemas.Done:
     """The answer to every change: where it holds, and whether it does so everywhere yet."""
     if written.etag:
         response.headers["etag"] = written.etag

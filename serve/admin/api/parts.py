@@ -12,7 +12,7 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from serve.control.artifacts.durable import telling
-from serve.control.evaluation.formats.bundle import MOST_FILES, Part
+from serve.control.evaluation.formats.bundle import MOST_FILES, BundlePart
 from serve.control.evaluation.rows import LARGEST
 from serve.core.errors import BodyTooLarge, Invalid
 
@@ -27,7 +27,7 @@ class Arrived:
 
     path: Path
     fields: dict[str, str] = field(default_factory=dict)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[BundlePart] = field(default_factory=list)
 
 
 async def receive_file(stream: AsyncIterator[bytes], path: Path, *, most: int = LARGEST) -> None:
@@ -156,7 +156,7 @@ class _Reader:
         if self._is_file:
             size = self._position - self._start
             if self._filename or size:  # a form without a file sends an empty one
-                self._arrived.parts.append(Part(self._filename, self._start, size))
+                self._arrived.parts.append(BundlePart(self._filename, self._start, size))
         else:
             self._arrived.fields[self._name] = self._text.decode()
 

@@ -59,7 +59,7 @@ class PoolBody(BaseModel):
     schedules: list[ScheduleBody] = []
 
 
-class BoundsView(BaseModel):
+class PoolBoundsView(BaseModel):
     """The limits that apply now. `schedule` is the one that sets them, if any."""
 
     least: int
@@ -80,7 +80,7 @@ class PoolView(BaseModel):
     set: bool
     etag: str
     settings: PoolBody
-    bounds: BoundsView
+    bounds: PoolBoundsView
     replicas: list[str]
     models: list[str]
     beside: list[str]
@@ -131,7 +131,7 @@ def _view(status: PoolStatus) -> PoolView:
         set=status.is_set,
         etag=status.etag,
         settings=PoolBody.model_validate(status.settings.to_json()),
-        bounds=BoundsView(**bounds, schedule=status.schedule),
+        bounds=PoolBoundsView(**bounds, schedule=status.schedule),
         replicas=list(status.replicas),
         models=list(status.models),
         beside=list(status.beside),

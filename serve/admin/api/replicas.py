@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from serve.admin.api import schemas
-from serve.admin.api.context import Control, InControl
+from serve.admin.api.context import AdminContext, InControl
 from serve.control.observations import Observation
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 router = APIRouter(tags=["replicas"])
 
@@ -32,7 +32,7 @@ async def list_replicas(
     ]
 
 
-async def _readings(control: Control, seen: Observation) -> Readings | None:
+async def _readings(control: AdminContext, seen: Observation) -> ReplicaScrape | None:
     return await control.readings(seen.replica) if seen.is_up else None
 
 
@@ -40,12 +40,12 @@ async def _no_readings() -> None:
     return None
 
 
-def _zone(control: Control, name: str) -> str:
+def _zone(control: AdminContext, name: str) -> str:
     endpoint = control.discovering.endpoint(name) if control.discovering else None
     return endpoint.zone if endpoint else ""
 
 
-def _failures(control: Control, name: str) -> dict[str, str]:
+def _failures(control: AdminContext, name: str) -> dict[str, str]:
     return {
         model: failure.reason
         for (replica, model), failure in control.fleet.failures.items()

@@ -8,11 +8,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from serve.control.keys import KeyStatus
 from serve.control.observations import Observation
-from serve.control.snapshots import Worker
+from serve.control.snapshots import WorkerStatus
 from serve.control.statuses import ModelStatus
 from serve.core.access import Role
 from serve.core.snapshot import BY_NAME, Snapshot
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 
 class RouteBody(BaseModel):
@@ -60,7 +60,7 @@ class Route(BaseModel):
     routed: bool
 
 
-class Version(BaseModel):
+class ModelVersionView(BaseModel):
     """One version: `ready`, `loading`, `failed` or `not wanted`, and the reason.
 
     `flavours` are the forms in which replicas have loaded it, if there are several.
@@ -83,7 +83,7 @@ class ModelSummary(BaseModel):
 
     name: str
     state: str
-    versions: list[Version]
+    versions: list[ModelVersionView]
     labels: dict[str, int]
     split: dict[int, int]
     routed: bool
@@ -240,7 +240,7 @@ def detail(status: ModelStatus) -> dict[str, Any]:
 
 
 def replica(
-    seen: Observation, failures: dict[str, str], readings: Readings | None, now: float
+    seen: Observation, failures: dict[str, str], readings: ReplicaScrape | None, now: float
 ) -> dict[str, Any]:
     """The fields of `ReplicaView`."""
     view: dict[str, Any] = {
@@ -264,7 +264,7 @@ def replica(
     return view
 
 
-def worker(entry: Worker) -> dict[str, Any]:
+def worker(entry: WorkerStatus) -> dict[str, Any]:
     """The fields of `WorkerView`."""
     return {"name": entry.name, "generation": entry.generation}
 

@@ -8,8 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, InControl
-from serve.control.batching.configurations import Shown
-from serve.control.batching.reconfiguration import Outcome, Phase, Reconfiguration, Wish
+from serve.control.batching.configurations import ShownConfiguration
+from serve.control.batching.reconfiguration import (
+    ChangeOutcome,
+    ChangeRequest,
+    Phase,
+    Reconfiguration,
+)
 from serve.triton.canonical import canonical_text
 from serve.triton.config_revisions import revised
 from serve.triton.lint import Diagnosis
@@ -51,7 +56,7 @@ class FindingView(BaseModel):
     fix: str
 
 
-class ReplicaView(BaseModel):
+class ReplicaProgressView(BaseModel):
     """The progress of a replica with the configuration, and the reason if it is stuck."""
 
     state: Literal["applied", "waiting", "loading", "failed"]
@@ -64,12 +69,12 @@ class ChangeView(BaseModel):
     """
 
     phase: Phase
-    outcome: Outcome | Literal[""]
+    outcome: ChangeOutcome | Literal[""]
     told: str
     since: datetime
     watch_until: datetime | None
     fields: dict[str, Any]
-    replicas: dict[str, ReplicaView]
+    replicas: dict[str, ReplicaProgressView]
 
 
 class ServingConfigurationView(BaseModel):
@@ -93,7 +98,7 @@ class ServingConfigurationView(BaseModel):
     reason: str
     at: datetime | None
     findings: list[FindingView]
-    replicas: dict[str, ReplicaView]
+    replicas: dict[str, ReplicaProgressView]
     change: ChangeView | None
 
 
@@ -147,21 +152,22 @@ async def put_serving_configuration(
     if dry_run:
         found = await control.configuring.preview(model, number, body.fields, who)
         return _view(found, response, body)
-    wish = Wish(body.fields, who, watch, body.tuned)
+    wish = ChangeRequest(body.fields, who, watch, body.tuned)
     await control.configuring.set(model, number, wish, wait=wait)
     response.status_code = 200 if wait else 202
     return _view(await control.configuring.show(model, number), response)
 
 
 def _view(
-    found: Shown, response: Response, body: FieldsBody | None = None
+    found: ShownConfiguration, response: Response, body: FieldsBody | None = None
 ) -> ServingConfigurationView:
     """As it is; with a body as it would be."""
     one = found.served
     response.headers["etag"] = one.decided.etag
     config = one.effective if body is None else revised(one.base, body.fields)
     replicas = {
-        name: ReplicaView(state=each.state, why=each.why) for name, each in found.replicas.items()
+        name: ReplicaProgressView(state=each.state, why=each.why)
+        for name, each in found.replicas.items()
     }
     return ServingConfigurationView(
         model=one.model,
@@ -189,7 +195,7 @@ def _finding(one: Diagnosis) -> FindingView:
     )
 
 
-def _change(one: Reconfiguration, replicas: dict[str, ReplicaView]) -> ChangeView:
+def _change(one: Reconfiguration, replicas: dict[str, ReplicaProgressView]) -> ChangeView:
     until = one.watch_until
     return ChangeView(
         phase=one.phase,

@@ -10,14 +10,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 
 COOKIE = "servegate_session"
 LASTS = 12 * 3600  # seconds
 LOCAL = "local"
 
 
-def session_of(key: Key | None, *, secret: str, now: float) -> str:
+def session_of(key: ApiKey | None, *, secret: str, now: float) -> str:
     """The cookie for a key that was shown, or for the shared secret (None)."""
     end = int(now) + LASTS
     if key is not None and key.expires is not None:
@@ -27,8 +27,8 @@ def session_of(key: Key | None, *, secret: str, now: float) -> str:
 
 
 def is_valid(
-    cookie: str, keys: Mapping[str, Key], *, secret: str, now: float
-) -> tuple[bool, Key | None]:
+    cookie: str, keys: Mapping[str, ApiKey], *, secret: str, now: float
+) -> tuple[bool, ApiKey | None]:
     """Whether a cookie lets its bearer in, and as which key; None stands for the shared secret."""
     subject, _, rest = cookie.partition(".")
     end, _, signature = rest.partition(".")
@@ -43,6 +43,6 @@ def is_valid(
     return hmac.compare_digest(signature, wanted) and now < int(end), key
 
 
-def _signature(subject: str, end: int, key: Key | None, secret: str) -> str:
+def _signature(subject: str, end: int, key: ApiKey | None, secret: str) -> str:
     said = f"session|{subject}|{end}|{key.digest if key else ''}"
     return hmac.new(secret.encode(), said.encode(), hashlib.sha256).hexdigest()

@@ -21,7 +21,7 @@ from serve.control.tries.messages import (
     why_not_json,
 )
 from serve.control.tries.records import Try, TryLine
-from serve.control.tries.requests import FORMS, Ask, Offered
+from serve.control.tries.requests import FORMS, Offered, TryRequest
 from serve.control.tries.snippets import Snippet
 from serve.core.errors import Conflict, Invalid
 from serve.tensors.codec import HEAD_LENGTH_HEADER
@@ -102,7 +102,9 @@ async def make_try(body: TryBody, control: InControl, who: ByWhom) -> Try:
     An error of a version is the `error` of its side.
     """
     offered = {name: _offered(one) for name, one in body.inputs.items()}
-    ask = Ask(body.model, body.a, offered, body.b, body.via, body.batch, body.top_k, body.seed)
+    ask = TryRequest(
+        body.model, body.a, offered, body.b, body.via, body.batch, body.top_k, body.seed
+    )
     return await control.tries.tries.make(ask, who.author)
 
 

@@ -15,13 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect
 
 from serve.admin.api import schemas
-from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.control.conversions.job import users_of
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 from serve.control.publication.records import IN_PROGRESS
-from serve.control.uploads.upload import Kind, Upload
+from serve.control.uploads.upload import Upload, UploadKind
 from serve.core.errors import InUse, Invalid
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 MEDIA_TYPE = "application/offset+octet-stream"
 _OFFSET, _LENGTH = "upload-offset", "upload-length"
@@ -67,7 +67,7 @@ class UploadBody(BaseModel):
     )
     model: str = Field(max_length=300)
     files: list[FileBody]
-    kind: Kind = Kind.VERSION
+    kind: UploadKind = UploadKind.VERSION
 
 
 class MissingBlob(BaseModel):
@@ -94,7 +94,7 @@ class UploadView(BaseModel):
     id: str
     model: str
     content: str
-    kind: Kind
+    kind: UploadKind
     author: str
     begun: datetime
     files: int
@@ -121,7 +121,7 @@ class CommitBody(BaseModel):
     tags: dict[Word, Annotated[str, Field(max_length=1000)]] = Field(default={}, max_length=50)
 
 
-class Committed(BaseModel):
+class CommittedView(BaseModel):
     """The version of the upload. `created` is false if its content already existed."""
 
     model: str
@@ -133,7 +133,7 @@ class Committed(BaseModel):
 @router.post("/api/uploads", summary="Start or resume an upload")
 async def begin_upload(body: UploadBody, control: InControl, who: ByWhom) -> UploadBegun:
     """Blobs that the storage already has do not need to be sent, whichever model they belong to."""
-    files = [File(file.path, file.size, file.sha256) for file in body.files]
+    files = [VersionFile(file.path, file.size, file.sha256) for file in body.files]
     upload = await control.uploads.begin(body.model, files, who.author, body.kind)
     missing = await control.uploads.missing(upload.id)
     existing = await control.publications.existing(upload.model, upload.content)
@@ -203,18 +203,18 @@ async def patch_blob(
     summary="Publish an upload",
     responses={409: {"model": schemas.ErrorBody, "description": "Some bytes are missing."}},
 )
-async def commit_upload(id: Id, body: CommitBody, control: InControl, who: ByWhom) -> Committed:
+async def commit_upload(id: Id, body: CommitBody, control: InControl, who: ByWhom) -> CommittedView:
     """Returns the version number immediately. The version is checked and tried before it is
     published.
     """
     upload = await control.uploads.require_whole(id)
-    if upload.kind is not Kind.VERSION:
+    if upload.kind is not UploadKind.VERSION:
         raise Invalid(
             f"upload '{id}' cannot be published",
             why="it is the source of a conversion",
             try_this="POST /api/conversions",
         )
-    ask = Ask(
+    ask = PublicationRequest(
         labels=tuple(body.labels),
         live=body.live,
         again=body.again,
@@ -224,7 +224,7 @@ async def commit_upload(id: Id, body: CommitBody, control: InControl, who: ByWho
         tags=MappingProxyType(body.tags),
     )
     version, created = await control.publications.begin(upload, ask, who)
-    return Committed(
+    return CommittedView(
         model=version.model, version=version.number, state=version.state, created=created
     )
 
@@ -247,7 +247,7 @@ async def delete_upload(id: Id, control: InControl) -> Response:
     return Response(status_code=204)
 
 
-def _users(control: Control, identity: str) -> tuple[str, ...]:
+def _users(control: AdminContext, identity: str) -> tuple[str, ...]:
     """The versions that are on their way and come from this upload, and conversions of it."""
     decisions = control.models.decisions
     versions = tuple(

@@ -10,11 +10,11 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
-from serve.admin.api.context import ByWhom, Control, InControl
+from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.admin.api.pages import PAGE_HEADERS
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid, NotFound
-from serve.core.versions import CONVERSION, File, State
+from serve.core.versions import CONVERSION, VersionFile, VersionState
 
 router = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBody}})
 _PATH = "/api/models/{model}/versions/{number}"
@@ -54,7 +54,7 @@ class VersionView(BaseModel):
     model: str
     version: int
     state: str
-    recorded: State
+    recorded: VersionState
     reason: str
     replicas: list[str]
     named_by: list[str]
@@ -200,8 +200,8 @@ async def retire_version(
     A failed version was never loaded and cannot be restored, so it is deleted.
     """
     version = control.publications.get(model, number)
-    purge = purge or version.state is State.FAILED
-    if not purge or version.state is State.PUBLISHED:
+    purge = purge or version.state is VersionState.FAILED
+    if not purge or version.state is VersionState.PUBLISHED:
         version = await control.retention.retire(model, number, who)
         who = replace(who, if_match="")  # it was for the record as it was
     if purge:
@@ -231,19 +231,21 @@ async def collect_garbage(body: GarbageBody, control: InControl, who: ByWhom) ->
 
 
 def _drawn(text: bytes) -> str:
-    from serve.conversion.report import Report
+    from serve.conversion.report import ConversionReport
     from serve.conversion.report_page import render_html
 
     try:
-        return render_html(Report.from_json(json.loads(text)))
+        return render_html(ConversionReport.from_json(json.loads(text)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Invalid("the conversion report cannot be read", why=repr(error)) from error
 
 
-async def _view(control: Control, version: Version, response: Response) -> VersionView:
+async def _view(
+    control: AdminContext, version: PublishedVersion, response: Response
+) -> VersionView:
     response.headers["etag"] = version.etag
-    files: tuple[File, ...] = ()
-    if version.state in (State.PUBLISHED, State.RETIRED):
+    files: tuple[VersionFile, ...] = ()
+    if version.state in (VersionState.PUBLISHED, VersionState.RETIRED):
         files = (await control.storage.manifest(version.model, version.number)).files
     state, reason = version.state.value, version.reason
     replicas: tuple[str, ...] = ()
@@ -251,7 +253,7 @@ async def _view(control: Control, version: Version, response: Response) -> Versi
     problems: tuple[str, ...] = ()
     if version.is_published:
         seen = control.models.version(version.model, version.number)
-        state = State.SERVING.value if seen.serving else seen.state
+        state = VersionState.SERVING.value if seen.serving else seen.state
         reason, replicas = version.reason or seen.reason, seen.replicas
         flavours, problems = dict(seen.flavours), seen.problems
     labels = control.models.decisions.labels(version.model)

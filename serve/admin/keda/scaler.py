@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
-from serve.control.scaling.board import Board
+from serve.control.scaling.board import HintBoard
 from serve.core.errors import Unavailable
 
 METRIC = "servegate-desired-replicas"
@@ -30,7 +30,7 @@ TARGET = 1  # of the metric, per replica: so the HPA wants as many replicas as t
 class ExternalScaler:
     """The answers over one board. `wall` is in seconds of the epoch."""
 
-    def __init__(self, board: Board, *, wall: Callable[[], float]) -> None:
+    def __init__(self, board: HintBoard, *, wall: Callable[[], float]) -> None:
         self._board = board
         self._wall = wall
         self._closing = asyncio.Event()

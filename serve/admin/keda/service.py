@@ -28,7 +28,7 @@ Admit = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KedaCall:
     """One call: the pool, the metric by its name, empty for any, and an Authorization value."""
 
     pool: str
@@ -36,7 +36,7 @@ class Asked:
     credential: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, request: Any, context: Any) -> "Asked":
+    def of(cls, request: Any, context: Any) -> "KedaCall":
         """Read a `ScaledObjectRef` or a `GetMetricsRequest`."""
         metric = getattr(request, "metricName", "")
         given = dict(getattr(request, "scaledObjectRef", request).scalerMetadata)
@@ -46,7 +46,7 @@ class Asked:
         return cls(given.get("pool", ""), metric, shown.encode())
 
 
-class Service:
+class KedaService:
     """The methods. `admit` raises for a credential that may not ask."""
 
     def __init__(self, scaler: ExternalScaler, *, admit: Admit) -> None:
@@ -55,7 +55,7 @@ class Service:
         self._messages = classes()
 
     def __repr__(self) -> str:
-        return f"<Service {self._scaler!r}>"
+        return f"<KedaService {self._scaler!r}>"
 
     def handlers(self) -> tuple[Any, ...]:
         """For `add_generic_rpc_handlers`."""
@@ -78,7 +78,7 @@ class Service:
             )
         return (grpc.method_handlers_generic_handler(SERVICE, methods), *reflection())
 
-    def _unary(self, answer: Callable[[Asked], Any]) -> Any:
+    def _unary(self, answer: Callable[[KedaCall], Any]) -> Any:
         async def answered(request: Any, context: Any) -> Any:
             try:
                 return answer(self._admitted(request, context))
@@ -87,7 +87,7 @@ class Service:
 
         return answered
 
-    def _stream(self, answers: Callable[[Asked], AsyncGenerator[Any, None]]) -> Any:
+    def _stream(self, answers: Callable[[KedaCall], AsyncGenerator[Any, None]]) -> Any:
         async def answered(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
                 asked = self._admitted(request, context)
@@ -99,8 +99,8 @@ class Service:
 
         return answered
 
-    def _admitted(self, request: Any, context: Any) -> Asked:
-        asked = Asked.of(request, context)
+    def _admitted(self, request: Any, context: Any) -> KedaCall:
+        asked = KedaCall.of(request, context)
         self._admit(asked.credential)
         if not asked.pool:
             raise Invalid(
@@ -109,23 +109,23 @@ class Service:
             )
         return asked
 
-    def _is_active(self, asked: Asked) -> Any:
+    def _is_active(self, asked: KedaCall) -> Any:
         return self._messages["IsActiveResponse"](result=self._scaler.desired(asked.pool) > 0)
 
-    async def _wakes(self, asked: Asked) -> AsyncGenerator[Any, None]:
+    async def _wakes(self, asked: KedaCall) -> AsyncGenerator[Any, None]:
         async for _ in self._scaler.wakes(asked.pool):
             yield self._messages["IsActiveResponse"](result=True)
 
-    def _spec(self, asked: Asked) -> Any:
+    def _spec(self, asked: KedaCall) -> Any:
         spec = {"metricName": METRIC, "targetSize": TARGET, "targetSizeFloat": float(TARGET)}
         return self._messages["GetMetricSpecResponse"](metricSpecs=[spec])
 
-    async def _specs(self, asked: Asked) -> AsyncGenerator[Any, None]:
+    async def _specs(self, asked: KedaCall) -> AsyncGenerator[Any, None]:
         """Once: it never changes. KEDA would ask anew, and in vain, if the stream ended."""
         yield self._spec(asked)
         await self._scaler.closed()
 
-    def _metrics(self, asked: Asked) -> Any:
+    def _metrics(self, asked: KedaCall) -> Any:
         desired = self._scaler.desired(asked.pool)
         value = {"metricValue": desired, "metricValueFloat": float(desired)}
         name = asked.metric or METRIC

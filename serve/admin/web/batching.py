@@ -18,7 +18,7 @@ from serve.admin.api.serving_configurations import (
 )
 from serve.admin.web import batching_form, batching_rows
 from serve.admin.web.batching_form import CALLED
-from serve.admin.web.batching_sheet import Answer, Sheet, asked, config_with, difference, wanted
+from serve.admin.web.batching_sheet import FormResult, Sheet, asked, config_with, difference, wanted
 from serve.admin.web.form_fields import IfMatch, Reason, as_asked
 from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.control.history import Revision
@@ -83,7 +83,7 @@ async def renew_form(model: str, number: int, visit: Visiting) -> Response:
     """The form, with what was typed, over the configuration as it is now."""
     served, sheet = await asked(visit, model, number)
     is_news = sheet.etag != served.etag and bool(sheet.touched)
-    return await _form(visit, served, replace(sheet, answer=Answer(is_news=is_news)))
+    return await _form(visit, served, replace(sheet, answer=FormResult(is_news=is_news)))
 
 
 @router.post(_PATH + "/check")
@@ -99,7 +99,7 @@ async def check(model: str, number: int, visit: Visiting) -> Response:
         )
     except ServegateError as error:
         return await _troubled(visit, served, sheet, error)
-    answer = Answer(lines=difference(served.config, found.config), findings=found.findings)
+    answer = FormResult(lines=difference(served.config, found.config), findings=found.findings)
     return await _form(visit, served, replace(sheet, answer=answer))
 
 
@@ -177,9 +177,9 @@ async def _troubled(
     """The form as it was typed, and what is wrong with it."""
     if isinstance(error, PreconditionFailed):
         return await _form(
-            visit, served, replace(sheet, answer=Answer(is_stale=True)), http_status(error)
+            visit, served, replace(sheet, answer=FormResult(is_stale=True)), http_status(error)
         )
-    return await _form(visit, served, replace(sheet, answer=Answer(error)), http_status(error))
+    return await _form(visit, served, replace(sheet, answer=FormResult(error)), http_status(error))
 
 
 async def _form(

@@ -11,7 +11,7 @@ from serve.admin.api.batching import BatchingView, StepView, WindowView
 from serve.admin.api.serving_configurations import ChangeView, ServingConfigurationView
 from serve.admin.web.batching_form import filled
 from serve.admin.web.page_templates import segment
-from serve.control.batching.reconfiguration import Outcome, Phase
+from serve.control.batching.reconfiguration import ChangeOutcome, Phase
 from serve.triton.batching_text import Meaning, meaning
 from serve.triton.config import parse
 
@@ -23,16 +23,16 @@ _STEPS = {
     Phase.WATCHING: "Monitoring latency and errors",
 }
 _ENDS = {
-    Outcome.APPLIED: ("good", "Applied"),
-    Outcome.TAKEN_BACK: ("bad", "Rolled back"),
-    Outcome.REFUSED: ("bad", "Rejected. Nothing was changed"),
-    Outcome.REPLACED: ("warn", "Replaced by a later change"),
-    Outcome.FAILED: ("bad", "Failed"),
+    ChangeOutcome.APPLIED: ("good", "Applied"),
+    ChangeOutcome.TAKEN_BACK: ("bad", "Rolled back"),
+    ChangeOutcome.REFUSED: ("bad", "Rejected. Nothing was changed"),
+    ChangeOutcome.REPLACED: ("warn", "Replaced by a later change"),
+    ChangeOutcome.FAILED: ("bad", "Failed"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FieldRow:
     """What one field means; `before` is what it meant as it came, where that was changed."""
 
     field: str
@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ExecutionBar:
     """Executions of one size, or of sizes beside each other; `length` in percent of the longest."""
 
     name: str
@@ -53,7 +53,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TimeShare:
     """A part of the time of a call, in percent of all of it."""
 
     name: str
@@ -64,7 +64,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FieldWarning:
     """Something that may be wrong; `fill` is what its command would type into the form."""
 
     name: str
@@ -76,16 +76,16 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EnsembleStepRow:
     """A step of an ensemble, and where its own page is."""
 
     view: StepView
     link: str
-    pieces: Sequence[Piece]
+    pieces: Sequence[TimeShare]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ChangeStage:
     """A step of a change: `done`, `now`, or to come."""
 
     text: str
@@ -93,11 +93,11 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ChangeProgress:
     """How far the newest change is. `mark` differs whenever anything of it does."""
 
     view: ChangeView
-    stages: Sequence[Stage]
+    stages: Sequence[ChangeStage]
     kind: str
     end: str
     mark: str
@@ -111,26 +111,26 @@ class Progress:
     def has_spread(self) -> bool:
         """Whether replicas were told of it."""
         before = self.view.phase in (Phase.TRYING, Phase.MEASURING)
-        return not before and self.view.outcome != Outcome.REFUSED
+        return not before and self.view.outcome != ChangeOutcome.REFUSED
 
 
-def rows(view: BatchingView, served: ServingConfigurationView | None) -> list[Row]:
+def rows(view: BatchingView, served: ServingConfigurationView | None) -> list[FieldRow]:
     """Each field in words; of what people have changed, also what it meant before."""
     now = [Meaning(one.field, one.text) for one in view.meaning]
     if served is None or not view.revised:
-        return [Row(one.field, one.text) for one in now]
+        return [FieldRow(one.field, one.text) for one in now]
     came = {one.field: one.text for one in meaning(parse(served.base))}
     there = {one.field for one in now}
     made = []
     for one in now:
         before = came.get(one.field, "Not set.")
         is_changed = _top(one.field) in view.revised and before != one.text
-        made.append(Row(one.field, one.text, is_changed, before if is_changed else ""))
-    made += [Row(name, "—", True, text) for name, text in came.items() if name not in there]
+        made.append(FieldRow(one.field, one.text, is_changed, before if is_changed else ""))
+    made += [FieldRow(name, "—", True, text) for name, text in came.items() if name not in there]
     return made
 
 
-def bars(window: WindowView) -> list[Bar]:
+def bars(window: WindowView) -> list[ExecutionBar]:
     """Executions by their size; neighbouring sizes together where there are many."""
     each = -(-len(window.batches) // _MOST) or 1
     groups = [window.batches[at : at + each] for at in range(0, len(window.batches), each)]
@@ -142,11 +142,13 @@ def bars(window: WindowView) -> list[Bar]:
         spent = sum(one.seconds * one.executions for one in group)
         share = sum(one.share for one in group)
         name = str(first) if first == last else f"{first}–{last}"
-        made.append(Bar(name, executions, share, spent / max(executions, 1), 100 * share / most))
+        made.append(
+            ExecutionBar(name, executions, share, spent / max(executions, 1), 100 * share / most)
+        )
     return made
 
 
-def pieces(window: WindowView) -> list[Piece]:
+def pieces(window: WindowView) -> list[TimeShare]:
     """Where the time of a call goes within Triton."""
     rest = max(window.whole - window.queue - window.compute, 0.0)
     return list(
@@ -154,19 +156,24 @@ def pieces(window: WindowView) -> list[Piece]:
     )
 
 
-def said(view: BatchingView) -> list[Said]:
+def said(view: BatchingView) -> list[FieldWarning]:
     """Hints and advice, what goes on before what may be."""
-    found = [Said(one.hint, "", one.why, one.fix, filled(one.fix), one.since) for one in view.hints]
-    found += [Said(one.rule, one.field, one.why, one.fix, filled(one.fix)) for one in view.advice]
+    found = [
+        FieldWarning(one.hint, "", one.why, one.fix, filled(one.fix), one.since)
+        for one in view.hints
+    ]
+    found += [
+        FieldWarning(one.rule, one.field, one.why, one.fix, filled(one.fix)) for one in view.advice
+    ]
     return found
 
 
-def steps(view: BatchingView) -> list[Step]:
+def steps(view: BatchingView) -> list[EnsembleStepRow]:
     """The steps of an ensemble, or the models that one calls; bars are of one scale."""
     found = view.parts.steps if view.parts else []
     longest = max((one.queue + one.compute for one in found), default=0.0)
     return [
-        Step(
+        EnsembleStepRow(
             one,
             _link(one),
             list(_pieces(("queue", one.queue, 1), ("compute", one.compute, 3), of=longest)),
@@ -175,36 +182,36 @@ def steps(view: BatchingView) -> list[Step]:
     ]
 
 
-def progress(change: ChangeView | None) -> Progress | None:
+def progress(change: ChangeView | None) -> ChangeProgress | None:
     """The newest change, step by step; None where there is none."""
     if change is None:
         return None
-    kind, end = _ENDS.get(Outcome(change.outcome), ("", "")) if change.outcome else ("", "")
+    kind, end = _ENDS.get(ChangeOutcome(change.outcome), ("", "")) if change.outcome else ("", "")
     text = repr((change.phase, change.outcome, change.told, sorted(change.replicas.items())))
     mark = f"{zlib.crc32(text.encode()):08x}"
-    return Progress(change, list(_stages(change)), kind, end, mark)
+    return ChangeProgress(change, list(_stages(change)), kind, end, mark)
 
 
-def _stages(change: ChangeView) -> Iterator[Stage]:
+def _stages(change: ChangeView) -> Iterator[ChangeStage]:
     watched = (Phase.MEASURING, Phase.WATCHING)
     is_watched = change.watch_until is not None or change.phase in watched
     order = [one for one in _STEPS if is_watched or one not in watched]
     at = order.index(change.phase) if change.phase in order else len(order)
-    is_kept = change.outcome == Outcome.APPLIED
+    is_kept = change.outcome == ChangeOutcome.APPLIED
     for place, one in enumerate(order):
         if change.phase is Phase.DONE and not is_kept:
             return
         state = "done" if place < at or is_kept else "now" if place == at else "to come"
-        yield Stage(_STEPS[one], "" if change.phase is Phase.TAKING_BACK else state)
+        yield ChangeStage(_STEPS[one], "" if change.phase is Phase.TAKING_BACK else state)
 
 
-def _pieces(*parts: tuple[str, float, int], of: float = 0.0) -> Iterator[Piece]:
+def _pieces(*parts: tuple[str, float, int], of: float = 0.0) -> Iterator[TimeShare]:
     whole = of or sum(seconds for _, seconds, _ in parts)
     start = 0.0
     for name, seconds, shade in parts:
         width = 100 * seconds / whole if whole else 0.0
         if seconds:
-            yield Piece(name, seconds, start, width, shade)
+            yield TimeShare(name, seconds, start, width, shade)
         start += width
 
 

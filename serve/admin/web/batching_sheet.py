@@ -27,7 +27,7 @@ _LONGEST = 1000  # characters of a reason
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FormResult:
     """What came of a form. `lines` are what would differ, None where that was not asked.
 
     `is_stale`: nothing was done, as somebody has changed it since; `is_news`: nothing was asked.
@@ -54,7 +54,7 @@ class Sheet:
     etag: str
     reason: str = ""
     watch: str = ""
-    answer: Answer = field(default_factory=Answer)
+    answer: FormResult = field(default_factory=FormResult)
 
     @property
     def seen(self) -> str:

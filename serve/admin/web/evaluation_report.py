@@ -30,7 +30,7 @@ Page = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class EstimateMark:
     """An estimate of one side: the share, and where it and its interval are, in percent."""
 
     letter: str
@@ -43,15 +43,15 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ReportAxis:
     """Marks on one axis; `ticks` are (position in percent, text)."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[EstimateMark, ...]
     ticks: tuple[tuple[float, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class ReportedGate:
     """A condition, and the number that it was held against, as a text."""
 
     text: str
@@ -78,15 +78,15 @@ class Matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EvaluationPage:
     """What the templates need beside the numbers themselves.
 
     Of `labels` there are `too_many` to draw what is confused; with `is_long` that comes later.
     """
 
     numbers: Page
-    gates: tuple[Gate, ...]
-    accuracy: Axis | None
+    gates: tuple[ReportedGate, ...]
+    accuracy: ReportAxis | None
     drop: str
     chance: str
     buckets: Mapping[str, int]
@@ -96,7 +96,7 @@ class Report:
     is_long: bool
 
 
-def report_of(numbers: Page | None) -> Report | None:
+def report_of(numbers: Page | None) -> EvaluationPage | None:
     """A report to be drawn; None where there is none yet."""
     if numbers is None:
         return None
@@ -104,7 +104,7 @@ def report_of(numbers: Page | None) -> Report | None:
     pairs = compared.get("pairs")
     confusion = numbers.get("confusion")
     labels = tuple(confusion["labels"]) if confusion else ()
-    return Report(
+    return EvaluationPage(
         numbers=numbers,
         gates=tuple(_gate(one) for one in numbers["gates"]),
         accuracy=_accuracy(numbers),
@@ -146,8 +146,8 @@ def _signed(value: float) -> str:
     return f"{value:.2f}" if value >= 0 else f"−{-value:.2f}"
 
 
-def _gate(one: Page) -> Gate:
-    return Gate(one["text"], _measured(one["text"], one["value"]), one["passed"])
+def _gate(one: Page) -> ReportedGate:
+    return ReportedGate(one["text"], _measured(one["text"], one["value"]), one["passed"])
 
 
 def _measured(text: str, value: float | None) -> str:
@@ -162,7 +162,7 @@ def _measured(text: str, value: float | None) -> str:
     return percent_text(value, 2) if name.startswith(_SHARES) else number_text(value)
 
 
-def _accuracy(numbers: Page) -> Axis | None:
+def _accuracy(numbers: Page) -> ReportAxis | None:
     found = [
         (letter, side["accuracy"])
         for letter, side in (("A", numbers["a"]), ("B", numbers["b"]))
@@ -179,7 +179,7 @@ def _accuracy(numbers: Page) -> Axis | None:
         return 100 * (value - least) / span
 
     marks = tuple(
-        Mark(
+        EstimateMark(
             letter,
             one["value"],
             one["low"],
@@ -194,7 +194,7 @@ def _accuracy(numbers: Page) -> Axis | None:
     ticks = tuple(
         (100 * tick / count, f"{100 * (least + tick * step):g} %") for tick in range(count + 1)
     )
-    return Axis(marks, ticks)
+    return ReportAxis(marks, ticks)
 
 
 def _step(span: float) -> float:

@@ -43,7 +43,7 @@ TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class InputField:
     """One input on the page. `forms` are its tabs, the first of which is open.
 
     `grid` is the shape of its numbers, -1 where people choose a length; with `has_rows` its first
@@ -68,7 +68,7 @@ def fields_of(
     *,
     examples: bool,
     optional: Collection[str] = (),
-) -> tuple[Field, ...]:
+) -> tuple[InputField, ...]:
     """The fields of a model; `examples` can be chosen by input where there is only one.
 
     Inputs that are `optional` are left out of the call unless another tab is chosen.
@@ -89,7 +89,7 @@ def fields_of(
     )
 
 
-def together(fields: Sequence[Field], *, examples: bool, again: bool) -> tuple[str, ...]:
+def together(fields: Sequence[InputField], *, examples: bool, again: bool) -> tuple[str, ...]:
     """The tabs for all inputs together; none where one input has all that it needs."""
     if len(fields) == 1 and not again:
         return ()
@@ -121,7 +121,7 @@ def _field(
     has_examples: bool,
     *,
     may_omit: bool,
-) -> Field:
+) -> InputField:
     row = spec.shape[1:] if spec.has_batch else spec.shape
     has_rows = spec.has_batch and len(row) < 2
     is_small = math.prod(max(length, 1) for length in row) <= MOST_CELLS
@@ -143,7 +143,7 @@ def _field(
         forms.insert(0, forms.pop())
     if may_omit:
         forms.insert(0, "omit")
-    return Field(
+    return InputField(
         key=key,
         name=spec.name,
         datatype=spec.datatype,

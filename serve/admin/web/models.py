@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Response
 from serve.admin.api import models as api
 from serve.admin.api import schemas
 from serve.admin.api.configurations import ConfigurationView, show_configuration
-from serve.admin.api.context import Control
+from serve.admin.api.context import AdminContext
 from serve.admin.api.replicas import list_replicas
 from serve.admin.web.form_fields import IfMatch, Reason, as_asked
 from serve.admin.web.page_templates import Visiting, go, page, segment
@@ -23,7 +23,7 @@ _SECONDS = 5.0  # that a page waits until every worker serves a change
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetSummary:
     """How the fleet is. `late` workers serve an older generation than the newest."""
 
     replicas: Sequence[schemas.ReplicaView]
@@ -95,11 +95,11 @@ async def change_settings(
     return go(path, visit)
 
 
-async def _fleet(control: Control) -> Fleet:
+async def _fleet(control: AdminContext) -> FleetSummary:
     publisher = control.publisher
     generation = publisher.snapshot.generation
     workers = publisher.workers
-    return Fleet(
+    return FleetSummary(
         await list_replicas(control, readings=False),
         len(workers),
         sum(one.generation < generation for one in workers),
@@ -107,7 +107,9 @@ async def _fleet(control: Control) -> Fleet:
     )
 
 
-async def _configuration(control: Control, model: schemas.ModelDetail) -> ConfigurationView | None:
+async def _configuration(
+    control: AdminContext, model: schemas.ModelDetail
+) -> ConfigurationView | None:
     """Of the version that gets most calls, else of the newest; None where there is no version."""
     by_share = sorted(shares(model.split), key=lambda one: one.length)
     numbers = [one.version for one in model.versions] + [one.version for one in by_share]

@@ -32,7 +32,7 @@ class Type:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ApiField:
     """One parameter, or one field of a body. `where` is path, query, header, or empty."""
 
     name: str
@@ -44,16 +44,16 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ApiShape:
     """What a JSON object is made of."""
 
     name: str
     about: str
-    fields: tuple[Field, ...]
+    fields: tuple[ApiField, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class ApiRequestBody:
     """What is sent: its media type, and for JSON its type and an example."""
 
     media: str
@@ -62,7 +62,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """One status and what comes with it."""
 
     status: str
@@ -79,9 +79,9 @@ class Operation:
     anchor: str
     summary: str
     about: str
-    parameters: tuple[Field, ...]
-    body: Body | None
-    answers: tuple[Answer, ...]
+    parameters: tuple[ApiField, ...]
+    body: ApiRequestBody | None
+    answers: tuple[ApiResponse, ...]
 
     def curl(self, base: str, *, shows_key: bool) -> str:
         """The command that does it, with names in capitals for what is to be filled in."""
@@ -105,16 +105,16 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ApiGroup:
     """The operations of one tag, and every shape that they speak of."""
 
     name: str
     slug: str
     operations: tuple[Operation, ...]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[ApiShape, ...]
 
 
-def groups(document: Mapping[str, Any]) -> tuple[Group, ...]:
+def groups(document: Mapping[str, Any]) -> tuple[ApiGroup, ...]:
     """Every operation of a document by its first tag, in the document's order."""
     schemas = document.get("components", {}).get("schemas", {})
     found: dict[str, list[tuple[Operation, Mapping[str, Any]]]] = {}
@@ -124,7 +124,7 @@ def groups(document: Mapping[str, Any]) -> tuple[Group, ...]:
             one = _operation(method.upper(), path, page, schemas)
             found.setdefault(tag, []).append((one, page))
     return tuple(
-        Group(
+        ApiGroup(
             tag,
             _slug(tag),
             tuple(one for one, _ in rows),
@@ -148,25 +148,25 @@ def _operation(
         ),
         body=_body(page.get("requestBody", {}).get("content", {}), schemas),
         answers=tuple(
-            Answer(status, row.get("description", ""), _answered(row.get("content", {})))
+            ApiResponse(status, row.get("description", ""), _answered(row.get("content", {})))
             for status, row in page.get("responses", {}).items()
         ),
     )
 
 
-def _parameter(row: Mapping[str, Any]) -> Field:
+def _parameter(row: Mapping[str, Any]) -> ApiField:
     schema = row.get("schema", {})
     about = row.get("description") or schema.get("description", "")
     is_required = bool(row.get("required"))
-    return Field(row["name"], _type(schema), is_required, _default(schema), about, row["in"])
+    return ApiField(row["name"], _type(schema), is_required, _default(schema), about, row["in"])
 
 
-def _body(content: Mapping[str, Any], schemas: Mapping[str, Any]) -> Body | None:
+def _body(content: Mapping[str, Any], schemas: Mapping[str, Any]) -> ApiRequestBody | None:
     for media, page in content.items():
         schema = page.get("schema", {})
         example = page.get("example", _example(schema, schemas)) if media == _JSON else ""
         text = json.dumps(example, ensure_ascii=False) if media == _JSON else ""
-        return Body(media, _type(schema), text)
+        return ApiRequestBody(media, _type(schema), text)
     return None
 
 
@@ -176,10 +176,10 @@ def _answered(content: Mapping[str, Any]) -> Type:
     return Type("")
 
 
-def _shape(name: str, schema: Mapping[str, Any]) -> Shape:
+def _shape(name: str, schema: Mapping[str, Any]) -> ApiShape:
     required = set(schema.get("required", ()))
     fields = [
-        Field(
+        ApiField(
             field,
             _type(page),
             field in required,
@@ -191,7 +191,7 @@ def _shape(name: str, schema: Mapping[str, Any]) -> Shape:
     about = schema.get("description", "")
     if "enum" in schema:
         about = f"{about} One of: {', '.join(map(str, schema['enum']))}.".strip()
-    return Shape(name, about, tuple(fields))
+    return ApiShape(name, about, tuple(fields))
 
 
 def _type(schema: Mapping[str, Any]) -> Type:

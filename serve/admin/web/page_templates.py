@@ -19,9 +19,9 @@ from markupsafe import Markup, escape
 from starlette.datastructures import URL
 
 from serve import __version__
-from serve.admin.api.context import ByWhom, Control, InControl, caller
+from serve.admin.api.context import AdminContext, ByWhom, InControl, caller
 from serve.admin.web import static_files
-from serve.core.access import Key
+from serve.core.access import ApiKey
 from serve.core.commands import addressed
 from serve.core.texts import printable
 
@@ -50,9 +50,9 @@ class Visit:
     """Somebody looks at a page, or does something there. `key` is None where none is needed."""
 
     request: Request
-    control: Control
+    control: AdminContext
     by: Any  # serve.control.models.By
-    key: Key | None
+    key: ApiKey | None
 
     @property
     def is_fragment(self) -> bool:
@@ -69,7 +69,7 @@ def _visit(
     request: Request,
     control: InControl,
     by: ByWhom,
-    key: Annotated[Key | None, Depends(caller)],
+    key: Annotated[ApiKey | None, Depends(caller)],
 ) -> Visit:
     return Visit(request, control, by, key)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from serve.admin.api.context import Control
+from serve.admin.api.context import AdminContext
 from serve.admin.api.evaluation_views import EvaluationLine
 from serve.admin.api.evaluations import list_evaluations
 from serve.admin.api.tries import list_tries
@@ -20,7 +20,7 @@ class Recent:
     evaluations: Sequence[EvaluationLine] = ()
 
 
-async def recent(control: Control, model: str) -> Recent:
+async def recent(control: AdminContext, model: str) -> Recent:
     """Of one model."""
     lines = [one for one in await list_evaluations(control) if one.model == model]
     return Recent(await list_tries(control, model, _MOST), lines[:_MOST])

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from serve.admin.web.openapi import Group, groups
+from serve.admin.web.openapi import ApiGroup, groups
 from serve.admin.web.page_templates import Visit, Visiting, page
 from serve.core.errors import NotHere
 
@@ -32,10 +32,10 @@ async def show_group(slug: str, visit: Visiting) -> Response:
     )
 
 
-def _groups(visit: Visit) -> tuple[Group, ...]:
+def _groups(visit: Visit) -> tuple[ApiGroup, ...]:
     """They do not change while the application lives, so they are made once."""
     state = visit.request.app.state
     if not hasattr(state, "reference"):
         state.reference = groups(visit.request.app.openapi())
-    found: tuple[Group, ...] = state.reference
+    found: tuple[ApiGroup, ...] = state.reference
     return found

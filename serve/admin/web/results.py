@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serve.admin.web.sentences import decision_text
-from serve.control.tries.records import Latency, OutputDifference, OutputLine, Side, Top, Try
+from serve.control.tries.records import Latency, OutputDifference, OutputLine, Top, Try, TrySide
 
 _MOST_COLUMNS = 50
 _MOST_LINES = 100
@@ -20,7 +20,7 @@ _PARTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ScoreBar:
     """One of the highest scores. `share` is the bar's length in percent.
 
     `moved` says how its rank differs from A's, empty for none; `is_up` that it is higher there.
@@ -47,11 +47,11 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownOutput:
     """One output of a side: `rows` of bars where it is scores, `table` its values by line."""
 
     line: OutputLine
-    rows: tuple[tuple[Bar, ...], ...]
+    rows: tuple[tuple[ScoreBar, ...], ...]
     table: tuple[tuple[str, ...], ...]
     is_cut: bool
     is_folded: bool
@@ -61,16 +61,16 @@ class Shown:
 class SideView:
     """One side: why this version, its outputs, and where its time went."""
 
-    side: Side
+    side: TrySide
     letter: str
     why: str
-    outputs: tuple[Shown, ...]
+    outputs: tuple[ShownOutput, ...]
     segments: tuple[Segment, ...]
     timing: str
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AgreementVerdict:
     """Whether the sides agree, and the sentence that says so."""
 
     is_good: bool
@@ -95,21 +95,21 @@ def sides_of(one: Try) -> tuple[SideView, ...]:
     )
 
 
-def verdict_of(one: Try) -> Verdict | None:
+def verdict_of(one: Try) -> AgreementVerdict | None:
     """What the difference says in one sentence; None where there is nothing to compare."""
     if one.difference is None:
         return None
     for name, found in one.difference.items():
         if found.refused:
-            return Verdict(False, f"{name} cannot be compared: {found.refused}")
+            return AgreementVerdict(False, f"{name} cannot be compared: {found.refused}")
     differing = [name for name, found in one.difference.items() if found.top_1_differs]
     if differing:
-        return Verdict(False, _disagreement(one, differing[0]))
+        return AgreementVerdict(False, _disagreement(one, differing[0]))
     if all(found.equal == 1 for found in one.difference.values()):
-        return Verdict(True, "The outputs are identical")
+        return AgreementVerdict(True, "The outputs are identical")
     if any(found.top_1 is not None for found in one.difference.values()):
-        return Verdict(True, "Same top class; the values differ")
-    return Verdict(False, "The outputs differ")
+        return AgreementVerdict(True, "Same top class; the values differ")
+    return AgreementVerdict(False, "The outputs differ")
 
 
 def _disagreement(one: Try, name: str) -> str:
@@ -129,9 +129,9 @@ def _name(top: Top) -> str:
     return f"“{top.label}”" if top.label else f"class {top.index}"
 
 
-def _shown(line: OutputLine, other: OutputLine | None) -> Shown:
+def _shown(line: OutputLine, other: OutputLine | None) -> ShownOutput:
     table = tuple(_lines(line.values))
-    return Shown(
+    return ShownOutput(
         line=line,
         rows=tuple(
             _bars(row, other.top[place] if other and place < len(other.top) else None)
@@ -145,7 +145,7 @@ def _shown(line: OutputLine, other: OutputLine | None) -> Shown:
     )
 
 
-def _bars(row: Sequence[Top], other: Sequence[Top] | None) -> tuple[Bar, ...]:
+def _bars(row: Sequence[Top], other: Sequence[Top] | None) -> tuple[ScoreBar, ...]:
     values = [top.value for top in row if top.value is not None]
     least, most = min([0.0, *values]), max([0.0, *values])
     span = 1.0 if least == 0 and most <= 1 else most - least or 1.0
@@ -162,7 +162,7 @@ def _bars(row: Sequence[Top], other: Sequence[Top] | None) -> tuple[Bar, ...]:
                 moved = f"{abs(before - rank)} {'up' if is_up else 'down'} from A"
         share = 0.0 if top.value is None else 100 * (top.value - least) / span
         bars.append(
-            Bar(
+            ScoreBar(
                 rank + 1,
                 top.label or f"class {top.index}",
                 top.index,

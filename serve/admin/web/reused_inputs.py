@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from starlette.datastructures import FormData
 
-from serve.admin.api.context import Control
+from serve.admin.api.context import AdminContext
 from serve.admin.web.page_templates import segment
-from serve.control.evaluation.results import Kind
-from serve.control.evaluation.sides import Side
+from serve.control.evaluation.results import OutputKind
+from serve.control.evaluation.sides import EvaluatedSide
 from serve.control.tries.desk import Takes
 from serve.control.tries.messages import archive, unpack
 from serve.control.tries.requests import Offered
@@ -32,7 +32,7 @@ class Again:
 
 
 async def again_of(
-    control: Control, run: str, dataset: str, row: str, revision: str
+    control: AdminContext, run: str, dataset: str, row: str, revision: str
 ) -> Again | None:
     """What a link to the page names; None where it names nothing. `NotFound`."""
     if run:
@@ -56,7 +56,7 @@ async def again_of(
 
 
 async def offered_again(
-    control: Control, form: FormData, takes: Takes, model: str
+    control: AdminContext, form: FormData, takes: Takes, model: str
 ) -> dict[str, Offered]:
     """The input that a form names by the fields of `Again`."""
     if run := str(form.get("run", "")):
@@ -70,7 +70,7 @@ async def offered_again(
         return {"": Offered(first.form.value, first.data, called)}
     inputs = takes.metadata.inputs
     output = next(iter(takes.metadata.outputs.values()))
-    side = Side(model, 0, inputs, output, Kind.CLASSES, takes.preprocessing, ())
+    side = EvaluatedSide(model, 0, inputs, output, OutputKind.CLASSES, takes.preprocessing, ())
     made = await asyncio.to_thread(side.tensors, cells, view.vector(number))
     return {"": Offered("npz", await asyncio.to_thread(archive, made.tensors), called)}
 
@@ -81,7 +81,7 @@ def link_to_row(model: str, a: str, b: str, dataset: str, row: int, revision: in
     return f"/try/{segment(model)}?{sides}&dataset={segment(dataset)}&row={row}&revision={revision}"
 
 
-async def _of_run(control: Control, run: str) -> dict[str, Offered]:
+async def _of_run(control: AdminContext, run: str) -> dict[str, Offered]:
     shelf = control.tries.shelf
     one = await shelf.get(run)
     given = await shelf.given(run)

@@ -7,7 +7,7 @@ TONES = 5  # colours that are told apart; a sixth version has the first one's ag
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class VersionShare:
     """One version's part: where it begins and how long it is, of 1. `tone` is its colour."""
 
     version: int
@@ -16,13 +16,13 @@ class Share:
     tone: int
 
 
-def shares(split: Mapping[int, int]) -> tuple[Share, ...]:
+def shares(split: Mapping[int, int]) -> tuple[VersionShare, ...]:
     """The parts of a split that get calls, by version; nothing when nothing gets any."""
     total = sum(split.values())
-    made: list[Share] = []
+    made: list[VersionShare] = []
     start = 0.0
     for version, weight in sorted(split.items()):
         if weight > 0:
-            made.append(Share(version, start, weight / total, len(made) % TONES))
+            made.append(VersionShare(version, start, weight / total, len(made) % TONES))
             start += weight / total
     return tuple(made)

@@ -11,12 +11,12 @@ from serve.admin.api import history as history_api
 from serve.admin.api import models as models_api
 from serve.admin.api import routes as api
 from serve.admin.api import schemas
-from serve.admin.api.context import Control
+from serve.admin.api.context import AdminContext
 from serve.admin.web.form_fields import IfMatch, Reason, Word, as_asked
 from serve.admin.web.page_templates import Visiting, go, page, segment
 from serve.admin.web.shares import shares
 from serve.control.decisions import LABEL, MODEL, ROUTE, SERVING
-from serve.control.history import Difference, Revision, differences
+from serve.control.history import FieldDifference, Revision, differences
 from serve.core.errors import Invalid, PreconditionFailed, UnknownRevision
 
 router = APIRouter(include_in_schema=False)
@@ -29,7 +29,7 @@ _WHOLE = re.compile(r"[0-9]{1,7}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SplitRow:
     """One version in the split's form."""
 
     version: int
@@ -43,7 +43,7 @@ class Changed:
     """A change in the list; `is_now`: the thing is still as this change has left it."""
 
     revision: Revision
-    fields: Sequence[Difference]
+    fields: Sequence[FieldDifference]
     is_now: bool
 
 
@@ -137,10 +137,10 @@ async def roll_back(
     return go(_path(model), visit)
 
 
-def _rows(model: schemas.ModelDetail, split: Mapping[int, int]) -> list[Row]:
+def _rows(model: schemas.ModelDetail, split: Mapping[int, int]) -> list[SplitRow]:
     """Every version that can get calls, or does."""
     return [
-        Row(one.version, split.get(one.version, 0), one.state == "ready", one.labels)
+        SplitRow(one.version, split.get(one.version, 0), one.state == "ready", one.labels)
         for one in model.versions
         if one.state == "ready" or split.get(one.version, 0)
     ]
@@ -165,7 +165,7 @@ def _weights(form: Mapping[str, Any]) -> dict[int, int]:
     return {version: weight for version, weight in found.items() if weight}
 
 
-async def _of_model(control: Control, model: str, number: int) -> Revision:
+async def _of_model(control: AdminContext, model: str, number: int) -> Revision:
     """A change of this model; `UnknownRevision` for any other."""
     one = await control.history.get(number)
     if not _is_of(one, model):
@@ -173,7 +173,7 @@ async def _of_model(control: Control, model: str, number: int) -> Revision:
     return one
 
 
-async def _history(control: Control, model: str) -> list[Changed]:
+async def _history(control: AdminContext, model: str) -> list[Changed]:
     """The newest changes of its split, labels, settings and of whether it is served."""
     found = list(await control.history.all(kind=LABEL, limit=_LABEL_CHANGES))
     for kind in (ROUTE, MODEL, SERVING):

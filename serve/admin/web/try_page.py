@@ -11,14 +11,14 @@ from starlette.datastructures import FormData
 
 from serve.admin.api import models as api
 from serve.admin.web.forms import form_of
-from serve.admin.web.input_fields import ALL, TITLES, Field, fields_of, given_of, together
+from serve.admin.web.input_fields import ALL, TITLES, InputField, fields_of, given_of, together
 from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.admin.web.reused_inputs import Again, again_of, offered_again
 from serve.admin.web.runs import result_values
 from serve.admin.web.selectors import ready_of, selectors_of, usual_sides
 from serve.control.tries.desk import Takes
 from serve.control.tries.examples import Example
-from serve.control.tries.requests import Ask, Offered
+from serve.control.tries.requests import Offered, TryRequest
 from serve.core.errors import Invalid
 
 NONE = "-"  # of side B: nothing to compare with; no label is called so
@@ -28,7 +28,7 @@ Word = Annotated[str, Query(max_length=300)]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ExampleChoice:
     """An example that can be chosen: what the form sends, and a path of its picture, or empty."""
 
     value: str
@@ -95,7 +95,7 @@ async def run(model: str, visit: Visiting) -> Response:
             offered = await offered_again(visit.control, form, takes, model)
         else:
             offered = await _offered(form, takes)
-        ask = Ask(
+        ask = TryRequest(
             model,
             a,
             offered,
@@ -136,7 +136,7 @@ async def _fields(
     }
 
 
-async def _examples(visit: Visit, model: str, sides: tuple[str, str | None]) -> list[Choice]:
+async def _examples(visit: Visit, model: str, sides: tuple[str, str | None]) -> list[ExampleChoice]:
     """Of the versions of both sides, each once."""
     status = visit.control.models.get(model)
     labels, known = status.labels, {one.number for one in status.versions}
@@ -151,10 +151,10 @@ async def _examples(visit: Visit, model: str, sides: tuple[str, str | None]) -> 
     return [_choice(model, one) for one in found.values()]
 
 
-def _choice(model: str, one: Example) -> Choice:
+def _choice(model: str, one: Example) -> ExampleChoice:
     path = f"/api/models/{segment(model)}/examples/{segment(one.id)}.png"
     picture = path if any(line.preview for line in one.inputs) else ""
-    return Choice(one.id, f"{one.name or 'unnamed'} (version {one.version})", picture)
+    return ExampleChoice(one.id, f"{one.name or 'unnamed'} (version {one.version})", picture)
 
 
 async def _offered(form: FormData, takes: Takes) -> dict[str, Offered]:
@@ -165,7 +165,7 @@ async def _offered(form: FormData, takes: Takes) -> dict[str, Offered]:
     }
 
 
-def _digest(fields: Sequence[Field], examples: Sequence[Choice]) -> str:
+def _digest(fields: Sequence[InputField], examples: Sequence[ExampleChoice]) -> str:
     text = json.dumps([repr(fields), repr(examples)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

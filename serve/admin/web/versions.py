@@ -14,13 +14,13 @@ from serve.admin.api.configurations import (
     diff_configurations,
     show_configuration,
 )
-from serve.admin.api.context import Control
+from serve.admin.api.context import AdminContext
 from serve.admin.api.contracts import ContractView, remove_case, show_contract
 from serve.admin.web.form_fields import IfMatch, Reason, Word, as_asked
 from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.admin.web.preprocessing_text import in_words
 from serve.core.errors import NotFound, PreconditionFailed
-from serve.core.versions import CONVERSION, State
+from serve.core.versions import CONVERSION, VersionState
 
 router = APIRouter(include_in_schema=False)
 _PATH = "/models/{model}/versions/{number}"
@@ -110,7 +110,7 @@ async def retire(
         left = await api.retire_version(model, number, visit.control, who, Response(), purge=False)
     except PreconditionFailed:
         return go(_path(model, number, "?changed=1"), visit)
-    return go("/models" if left.recorded is State.REMOVED else _path(model, number), visit)
+    return go("/models" if left.recorded is VersionState.REMOVED else _path(model, number), visit)
 
 
 @router.post(_PATH + "/restore")
@@ -176,7 +176,9 @@ async def _patch(
     return go(_path(model, number), visit)
 
 
-async def _record(control: Control, model: str, number: int) -> tuple[api.VersionView | None, str]:
+async def _record(
+    control: AdminContext, model: str, number: int
+) -> tuple[api.VersionView | None, str]:
     """The record of a version that was pushed, and its ETag; none of one of a plain folder."""
     answer = Response()
     try:
@@ -186,9 +188,9 @@ async def _record(control: Control, model: str, number: int) -> tuple[api.Versio
         return None, ""
 
 
-async def _contract(control: Control, record: api.VersionView | None) -> ContractView | None:
+async def _contract(control: AdminContext, record: api.VersionView | None) -> ContractView | None:
     """The golden cases; none of what is not published."""
-    if record is None or record.recorded is not State.PUBLISHED:
+    if record is None or record.recorded is not VersionState.PUBLISHED:
         return None
     return await show_contract(record.model, record.version, control)
 

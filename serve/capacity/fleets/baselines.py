@@ -23,8 +23,8 @@ at most, where scrapes and pushes take 10 to 30 s, and HPA may double at each of
 import math
 from abc import ABC, abstractmethod
 
-from serve.capacity.fleets.seen import Seen
-from serve.capacity.fleets.windows import Window
+from serve.capacity.fleets.seen import SeenTick
+from serve.capacity.fleets.windows import TickWindow
 
 _EXACT = 1e-9  # what is only the arithmetic's
 
@@ -40,7 +40,7 @@ class Fixed:
     def __init__(self, count: int) -> None:
         self._count = count
 
-    def decide(self, seen: Seen) -> int:
+    def decide(self, seen: SeenTick) -> int:
         """The same at each tick."""
         return self._count
 
@@ -61,12 +61,12 @@ class Hpa(ABC):
     def __init__(self, target: float, *, least: int, most: int) -> None:
         self._target = target
         self._least, self._most = least, most
-        self._values = Window(self.WINDOW)
-        self._asked = Window(self.STABLE)
+        self._values = TickWindow(self.WINDOW)
+        self._asked = TickWindow(self.STABLE)
         self._decided = -math.inf
         self._wish = 0
 
-    def decide(self, seen: Seen) -> int:
+    def decide(self, seen: SeenTick) -> int:
         """Every 15 seconds; what was wished before meanwhile."""
         self._values.add(seen.at, self._value(seen))
         if seen.at - self._decided < self.PERIOD:
@@ -86,31 +86,31 @@ class Hpa(ABC):
         return self._wish
 
     @abstractmethod
-    def _value(self, seen: Seen) -> float:
+    def _value(self, seen: SeenTick) -> float:
         """What is told of this second."""
 
     @abstractmethod
-    def _asks(self, value: float, seen: Seen) -> int:
+    def _asks(self, value: float, seen: SeenTick) -> int:
         """How many replicas the mean of what was told asks for."""
 
 
 class HpaCalls(Hpa):
     """On the calls per second of all, an external metric of type AverageValue, as KEDA makes it."""
 
-    def _value(self, seen: Seen) -> float:
+    def _value(self, seen: SeenTick) -> float:
         return float(seen.calls)  # of a tick of one second
 
-    def _asks(self, value: float, seen: Seen) -> int:
+    def _asks(self, value: float, seen: SeenTick) -> int:
         return external(value, self._target, seen.ready + seen.starting, self.TOLERANCE)
 
 
 class HpaUtilisation(Hpa):
     """On the share of time in which GPUs do something, as NVML tells it: a metric of type Pods."""
 
-    def _value(self, seen: Seen) -> float:
+    def _value(self, seen: SeenTick) -> float:
         return seen.busy
 
-    def _asks(self, value: float, seen: Seen) -> int:
+    def _asks(self, value: float, seen: SeenTick) -> int:
         return of_pods(value / self._target, seen.ready, seen.starting, self.TOLERANCE)
 
 
@@ -145,13 +145,13 @@ class Kpa:
 
     def __init__(self, target: float, *, least: int, most: int) -> None:
         self._target, self._least, self._most = target, least, most
-        self._long, self._short = Window(self.STABLE), Window(self.PANIC)
+        self._long, self._short = TickWindow(self.STABLE), TickWindow(self.PANIC)
         self._decided = -math.inf
         self._panicked: float | None = None
         self._highest = 0
         self._wish = 0
 
-    def decide(self, seen: Seen) -> int:
+    def decide(self, seen: SeenTick) -> int:
         """Every two seconds; what was wished before meanwhile."""
         self._long.add(seen.at, seen.inside)
         self._short.add(seen.at, seen.inside)
@@ -189,10 +189,10 @@ class Ray:
 
     def __init__(self, target: float, *, least: int, most: int) -> None:
         self._target, self._least, self._most = target, least, most
-        self._inside = Window(self.LOOK_BACK)
+        self._inside = TickWindow(self.LOOK_BACK)
         self._since: tuple[int, float] = (0, 0.0)  # the direction of the wish, and since when
 
-    def decide(self, seen: Seen) -> int:
+    def decide(self, seen: SeenTick) -> int:
         """At each tick; the source decides ten times a second."""
         self._inside.add(seen.at, seen.inside)
         there = seen.ready + seen.starting

@@ -19,7 +19,7 @@ from serve.capacity.fleets.fleet import simulate
 from serve.capacity.fleets.loads import Floats, arrivals
 from serve.capacity.fleets.oracle import Oracle
 from serve.capacity.fleets.ours import Ours
-from serve.capacity.fleets.seen import Course, Scaler, Server
+from serve.capacity.fleets.seen import FleetCourse, SimulatedScaler, SimulatedServer
 from serve.capacity.scaling.signals import Bounds
 
 OURS, ORACLE = "servegate", "oracle"
@@ -33,7 +33,7 @@ _FULL = 0.85  # share of the capacity that the oracle uses, and what a run begin
 class Scene:
     """What all are compared on: `mean` calls per second over `seconds`, and people's bounds."""
 
-    server: Server
+    server: SimulatedServer
     mean: float
     seconds: float
     least: int = 1
@@ -46,7 +46,7 @@ class Scene:
         return min(max(1, self.least, enough), self.most)
 
 
-class Run:
+class SimulatedRun:
     """One load with one seed: the same calls for everybody."""
 
     def __init__(self, scene: Scene, times: Floats, seed: int) -> None:
@@ -55,14 +55,16 @@ class Run:
         self._seed = seed
 
     def __repr__(self) -> str:
-        return f"<Run of {len(self._times)} calls, seed {self._seed}>"
+        return f"<SimulatedRun of {len(self._times)} calls, seed {self._seed}>"
 
     @cached_property
-    def ours(self) -> Course:
+    def ours(self) -> FleetCourse:
         """With this project's policy."""
         return self.course(Ours(self.scene.server, Bounds(self.scene.least, self.scene.most)))
 
-    def course(self, scaler: Scaler, *, first: int | None = None, part: float = 1.0) -> Course:
+    def course(
+        self, scaler: SimulatedScaler, *, first: int | None = None, part: float = 1.0
+    ) -> FleetCourse:
         """With this scaler, in this part of the time; `first` replicas, or enough for the mean."""
         scene, seconds = self.scene, part * self.scene.seconds
         return simulate(
@@ -74,7 +76,7 @@ class Run:
             seed=self._seed,
         )
 
-    def constant(self, count: int, *, part: float = 1.0) -> Course:
+    def constant(self, count: int, *, part: float = 1.0) -> FleetCourse:
         """With so many replicas all the time."""
         return self.course(Fixed(count), first=count, part=part)
 
@@ -86,14 +88,14 @@ class Variant:
     scaler: str
     parameter: str
     is_usual: bool
-    play: Callable[[Run], Course]
+    play: Callable[[SimulatedRun], FleetCourse]
 
     def __str__(self) -> str:
         return f"{self.scaler} {self.parameter}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SimulationResult:
     """One variant under one load with one seed.
 
     `late`: the share of calls, 0 to 1. `hours`: of replicas; `cost`: ÷ the oracle's. `turns`: the
@@ -126,10 +128,10 @@ def variants() -> tuple[Variant, ...]:
 
 def compare(
     scene: Scene, load: str, seed: int, those: Sequence[Variant], *, times: Floats | None = None
-) -> Iterator[Result]:
+) -> Iterator[SimulationResult]:
     """All variants under one load; `times` instead of those that the load's name gives."""
     came = arrivals(load, scene.mean, scene.seconds, seed) if times is None else times
-    run = Run(scene, came, seed)
+    run = SimulatedRun(scene, came, seed)
     bears = _FULL * scene.server.capacity
     knowing = Oracle.knowing(came, scene.seconds, scene.server, bears, least=scene.least)
     best = run.course(knowing)
@@ -139,14 +141,14 @@ def compare(
         yield _result(load, seed, named, each.play(run), best)
 
 
-def _scaled(make: Callable[[Scene], Scaler]) -> Callable[[Run], Course]:
+def _scaled(make: Callable[[Scene], SimulatedScaler]) -> Callable[[SimulatedRun], FleetCourse]:
     return lambda run: run.course(make(run.scene))
 
 
-def _fixed(part: float) -> Callable[[Run], Course]:
+def _fixed(part: float) -> Callable[[SimulatedRun], FleetCourse]:
     """The smallest fleet that was late no more often than ours, as far as this part tells."""
 
-    def play(run: Run) -> Course:
+    def play(run: SimulatedRun) -> FleetCourse:
         allowed = run.ours.share_late
 
         def is_enough(count: int) -> bool:
@@ -162,9 +164,9 @@ def _fixed(part: float) -> Callable[[Run], Course]:
 
 
 def _result(
-    load: str, seed: int, named: tuple[str, str, bool], course: Course, best: Course
-) -> Result:
-    return Result(
+    load: str, seed: int, named: tuple[str, str, bool], course: FleetCourse, best: FleetCourse
+) -> SimulationResult:
+    return SimulationResult(
         load,
         seed,
         *named,
@@ -176,7 +178,7 @@ def _result(
 
 
 def _calls(share: float) -> Variant:
-    def make(scene: Scene) -> Scaler:
+    def make(scene: Scene) -> SimulatedScaler:
         target = share * scene.server.capacity
         return HpaCalls(target, least=scene.least, most=scene.most)
 
@@ -184,21 +186,21 @@ def _calls(share: float) -> Variant:
 
 
 def _utilisation(share: float) -> Variant:
-    def make(scene: Scene) -> Scaler:
+    def make(scene: Scene) -> SimulatedScaler:
         return HpaUtilisation(share, least=scene.least, most=scene.most)
 
     return Variant(UTILISATION, f"{100 * share:.0f} %", share == 0.7, _scaled(make))
 
 
 def _kpa(share: float) -> Variant:
-    def make(scene: Scene) -> Scaler:
+    def make(scene: Scene) -> SimulatedScaler:
         return Kpa(share * scene.server.largest, least=scene.least, most=scene.most)
 
     return Variant(KPA, f"{100 * share:.0f} %", share == 0.7, _scaled(make))
 
 
 def _ray(target: float) -> Variant:
-    def make(scene: Scene) -> Scaler:
+    def make(scene: Scene) -> SimulatedScaler:
         return Ray(target, least=scene.least, most=scene.most)
 
     return Variant(RAY, f"{target:g}", target == 2.0, _scaled(make))

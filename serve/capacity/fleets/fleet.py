@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from serve.capacity.fleets.loads import Floats
-from serve.capacity.fleets.seen import Course, Scaler, Seen, Server
+from serve.capacity.fleets.seen import FleetCourse, SeenTick, SimulatedScaler, SimulatedServer
 
 TICK = 1.0  # seconds; a scaler may decide less often
 _LUCK = 4096  # factors of service times, used again and again
@@ -41,14 +41,14 @@ class _Replica:
 
 def simulate(
     times: Floats,
-    server: Server,
-    scaler: Scaler,
+    server: SimulatedServer,
+    scaler: SimulatedScaler,
     *,
     first: int,
     seconds: float,
     seed: int = 0,
     tick: float = TICK,
-) -> Course:
+) -> FleetCourse:
     """Let calls come at these times (ascending seconds), with so many replicas in the beginning."""
     run = _Run(times, server, first, seed, tick)
     wanted: list[int] = []
@@ -59,13 +59,15 @@ def simulate(
         wanted.append(run.follow(scaler, at))
         ready.append(run.ready)
     late, refused, cost = run.end(seconds)
-    return Course(len(times), late, refused, cost, seconds, tuple(wanted), tuple(ready))
+    return FleetCourse(len(times), late, refused, cost, seconds, tuple(wanted), tuple(ready))
 
 
 class _Run:
     """One simulation."""
 
-    def __init__(self, times: Floats, server: Server, first: int, seed: int, tick: float) -> None:
+    def __init__(
+        self, times: Floats, server: SimulatedServer, first: int, seed: int, tick: float
+    ) -> None:
         service = server.service
         self._server, self._tick = server, tick
         self._coming = [*times.tolist(), math.inf]
@@ -162,7 +164,7 @@ class _Run:
         if replica.leaves:
             self._cost += at - replica.born
 
-    def follow(self, scaler: Scaler, at: float) -> int:
+    def follow(self, scaler: SimulatedScaler, at: float) -> int:
         """Start and stop replicas as the scaler wants; how many it wants."""
         while self._starting and self._starting[0][0] <= at:
             _, wished = self._starting.pop(0)
@@ -189,13 +191,13 @@ class _Run:
         if not replica.leaves:
             self._cost += at - replica.born
 
-    def _seen(self, at: float) -> Seen:
+    def _seen(self, at: float) -> SeenTick:
         running = sum(one.running for one in self._ready)
         there, refused = len(self._ready), self._refused - self._refused_before
         calls, inside = self._next - self._began, sum(self._load)
         left = self._here + calls - refused - inside
         stayed = self._here * self._tick + (calls - refused - left) * at - self._came + self._left
-        return Seen(
+        return SeenTick(
             at=at,
             ready=there,
             starting=len(self._starting),

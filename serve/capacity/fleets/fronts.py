@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, stdev
 
-from serve.capacity.fleets.comparison import Result
+from serve.capacity.fleets.comparison import SimulationResult
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class FrontPoint:
     """One variant under one load, over `seeds` seeds. `late_error`: the mean's standard error."""
 
     load: str
@@ -31,24 +31,24 @@ class Point:
     seeds: int
 
 
-def points(results: Iterable[Result]) -> tuple[Point, ...]:
+def points(results: Iterable[SimulationResult]) -> tuple[FrontPoint, ...]:
     """The means, in the order in which the variants first come."""
-    found: defaultdict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    found: defaultdict[tuple[str, str, str], list[SimulationResult]] = defaultdict(list)
     for each in results:
         found[each.load, each.scaler, each.parameter].append(each)
     return tuple(_mean(those) for those in found.values())
 
 
-def front(those: Iterable[Point]) -> tuple[Point, ...]:
+def front(those: Iterable[FrontPoint]) -> tuple[FrontPoint, ...]:
     """What no other is better than, of one scaler under one load, the cheapest first."""
-    found: list[Point] = []
+    found: list[FrontPoint] = []
     for one in sorted(those, key=lambda one: (one.cost, one.late)):
         if not found or one.late < found[-1].late:
             found.append(one)
     return tuple(found)
 
 
-def late_at(those: Iterable[Point], cost: float) -> float:
+def late_at(those: Iterable[FrontPoint], cost: float) -> float:
     """The least share of late calls of one scaler that costs no more; nan where all cost more."""
     line = front(those)
     found = [one.late for one in line if one.cost <= cost]
@@ -59,7 +59,7 @@ def late_at(those: Iterable[Point], cost: float) -> float:
     return min(found, default=math.nan)
 
 
-def cost_at(those: Iterable[Point], late: float) -> float:
+def cost_at(those: Iterable[FrontPoint], late: float) -> float:
     """The least cost of one scaler with no more late calls; nan where all have more."""
     line = front(those)
     found = [one.cost for one in line if one.late <= late]
@@ -70,10 +70,10 @@ def cost_at(those: Iterable[Point], late: float) -> float:
     return min(found, default=math.nan)
 
 
-def _mean(those: Sequence[Result]) -> Point:
+def _mean(those: Sequence[SimulationResult]) -> FrontPoint:
     late = [one.late for one in those]
     first = those[0]
-    return Point(
+    return FrontPoint(
         first.load,
         first.scaler,
         first.parameter,

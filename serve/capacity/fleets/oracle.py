@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from serve.capacity.fleets.loads import Floats
-from serve.capacity.fleets.seen import Seen, Server
+from serve.capacity.fleets.seen import SeenTick, SimulatedServer
 
 _SMOOTHED = 30  # seconds; bursts that are shorter nobody follows
 
@@ -22,7 +22,13 @@ class Oracle:
 
     @classmethod
     def knowing(
-        cls, times: Floats, seconds: float, server: Server, capacity: float, *, least: int = 1
+        cls,
+        times: Floats,
+        seconds: float,
+        server: SimulatedServer,
+        capacity: float,
+        *,
+        least: int = 1,
     ) -> "Oracle":
         """As few as bear what comes; replicas are wished for a cold start before.
 
@@ -36,6 +42,6 @@ class Oracle:
         plan = [max(least, int(needs[at : at + ahead + 1].max(initial=0))) for at in range(count)]
         return cls(plan)
 
-    def decide(self, seen: Seen) -> int:
+    def decide(self, seen: SeenTick) -> int:
         """What will be needed when it has started."""
         return self._plan[min(int(seen.at), len(self._plan) - 1)]

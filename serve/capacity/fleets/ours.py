@@ -2,8 +2,8 @@
 
 from collections import Counter, defaultdict
 
-from serve.capacity.fleets.seen import Seen, Server
-from serve.capacity.fleets.windows import Window
+from serve.capacity.fleets.seen import SeenTick, SimulatedServer
+from serve.capacity.fleets.windows import TickWindow
 from serve.capacity.scaling import policy
 from serve.capacity.scaling.replica_capacity import Learned
 from serve.capacity.scaling.signals import Bounds, ModelSignal, PoolSignal
@@ -15,14 +15,16 @@ class Ours:
     `bounds` are what people allow. `began`: when the control plane started, in seconds.
     """
 
-    def __init__(self, server: Server, bounds: Bounds, *, began: float = -policy.RESTARTED) -> None:
+    def __init__(
+        self, server: SimulatedServer, bounds: Bounds, *, began: float = -policy.RESTARTED
+    ) -> None:
         self._server = server
         self._bounds = bounds
         self._state = policy.begin(began)
         self._learned = Learned(server.limit, instances=1, largest=server.largest)
-        self._recent, self._lately = Window(5.0), Window(15.0)
-        self._calls, self._late = Window(60.0), Window(60.0)
-        self._queued, self._computed = Window(60.0), Window(60.0)
+        self._recent, self._lately = TickWindow(5.0), TickWindow(15.0)
+        self._calls, self._late = TickWindow(60.0), TickWindow(60.0)
+        self._queued, self._computed = TickWindow(60.0), TickWindow(60.0)
         self._executions: Counter[int] = Counter()
         self._seconds: defaultdict[int, float] = defaultdict(float)
         self._answered = 0
@@ -33,7 +35,7 @@ class Ours:
     def __repr__(self) -> str:
         return f"<Ours wish={self._wish} {self._learned!r}>"
 
-    def decide(self, seen: Seen) -> int:
+    def decide(self, seen: SeenTick) -> int:
         """Every five seconds; what was wished before meanwhile."""
         self._look(seen)
         if self._wish is not None and seen.at - self._decided < policy.TICK:
@@ -44,7 +46,7 @@ class Ours:
         self._wish = hint.desired
         return hint.desired
 
-    def _look(self, seen: Seen) -> None:
+    def _look(self, seen: SeenTick) -> None:
         at = seen.at
         self._recent.add(at, seen.calls)
         self._lately.add(at, seen.calls)
@@ -59,7 +61,7 @@ class Ours:
         if seen.calls:
             self._called = at
 
-    def _learn(self, seen: Seen) -> None:
+    def _learn(self, seen: SeenTick) -> None:
         """As the control plane reads Triton's counts: once a round."""
         risen = {rows: (count, self._seconds[rows]) for rows, count in self._executions.items()}
         self._learned.add(risen, seen.at)
@@ -71,7 +73,7 @@ class Ours:
         self._seconds.clear()
         self._answered = 0
 
-    def _signal(self, seen: Seen) -> PoolSignal:
+    def _signal(self, seen: SeenTick) -> PoolSignal:
         came, computed = self._calls.total, self._computed.total
         model = ModelSignal(
             "m",

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from serve.capacity.service import Service
+from serve.capacity.service import ServiceTime
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class SimulatedServer:
     """What a replica can do. `limit`: the objective's, in seconds, of every call.
 
     `largest`: rows of a batch; a call has one row. `cold_start`: seconds until a wish is ready.
     """
 
-    service: Service
+    service: ServiceTime
     largest: int
     limit: float
     cold_start: float = 60.0
@@ -27,7 +27,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTick:
     """What is told of the last tick. Counts of calls are of the whole pool.
 
     `calls`: that came. `late`: answered beyond the limit, or refused. `answered`: of any kind.
@@ -52,16 +52,16 @@ class Seen:
     computed: float
 
 
-class Scaler(Protocol):
+class SimulatedScaler(Protocol):
     """Who decides. A run has one of its own."""
 
-    def decide(self, seen: Seen) -> int:
+    def decide(self, seen: SeenTick) -> int:
         """How many replicas there should be."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class FleetCourse:
     """What became of it. `late`: calls beyond the limit or refused. `cost`: replica-seconds.
 
     `wanted`: after each tick, `ready` likewise.

@@ -3,7 +3,7 @@
 from collections import deque
 
 
-class Window:
+class TickWindow:
     """Values of the last seconds, tick by tick; a value that is as old as the window is gone."""
 
     def __init__(self, seconds: float) -> None:
@@ -12,7 +12,7 @@ class Window:
         self.values: deque[float] = deque()
 
     def __repr__(self) -> str:
-        return f"<Window of {self._seconds:g} s, {len(self.values)} values>"
+        return f"<TickWindow of {self._seconds:g} s, {len(self.values)} values>"
 
     def add(self, at: float, value: float) -> None:
         """One tick's."""

@@ -1,6 +1,6 @@
 """Bounding: a hint says no more than people allow, and that it does."""
 
-from serve.capacity.scaling.signals import Bounds, Code, Hint, PoolSignal, Reason
+from serve.capacity.scaling.signals import Bounds, Code, PoolSignal, Reason, ReplicaHint
 
 
 def hint_of(
@@ -10,7 +10,7 @@ def hint_of(
     demand: float,
     reasons: tuple[Reason, ...],
     confidence: str = "high",
-) -> Hint:
+) -> ReplicaHint:
     """Within what people allow."""
     codes = {one.code for one in reasons}
     said = list(reasons)
@@ -24,7 +24,7 @@ def hint_of(
         code = Code.MOST if most == bounds.most else Code.BUDGET
         said.append(Reason(code, f"{desired} are needed, but the limit is {most}"))
         desired = most
-    return Hint(
+    return ReplicaHint(
         signal.name,
         desired,
         signal.ready,

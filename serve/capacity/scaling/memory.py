@@ -22,21 +22,21 @@ _SLOTS = int(REMEMBERED // SLOT)
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DemandMemory:
     """The most replicas that were busy all the time, in each slot; the last slot has `number`."""
 
     number: int = 0
     needs: tuple[float, ...] = ()
 
-    def noted(self, at: float, need: float) -> "Memory":
+    def noted(self, at: float, need: float) -> "DemandMemory":
         """One more need, at a time in seconds; slots in which nobody looked were like it."""
         number = int(at // SLOT)
         passed = number - self.number
         if not self.needs or passed >= _SLOTS:
-            return Memory(number, (need,))
+            return DemandMemory(number, (need,))
         if passed <= 0:
             return replace(self, needs=(*self.needs[:-1], max(self.needs[-1], need)))
-        return Memory(number, (*self.needs, *(need,) * passed)[-_SLOTS:])
+        return DemandMemory(number, (*self.needs, *(need,) * passed)[-_SLOTS:])
 
     @property
     def seconds(self) -> float:

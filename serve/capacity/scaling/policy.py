@@ -22,15 +22,15 @@ from types import MappingProxyType
 
 from serve.capacity.scaling.bounds import hint_of
 from serve.capacity.scaling.demand import enough as enough_for
-from serve.capacity.scaling.memory import SLOT, Memory
+from serve.capacity.scaling.memory import SLOT, DemandMemory
 from serve.capacity.scaling.rates import Rate, follow
 from serve.capacity.scaling.signals import (
     Bounds,
     Code,
-    Hint,
     ModelSignal,
     PoolSignal,
     Reason,
+    ReplicaHint,
     invalid,
 )
 
@@ -51,7 +51,7 @@ _UNKNOWN: Mapping[str, Rate] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PolicyState:
     """What the policy remembers of a pool. Times as in `PoolSignal.at`.
 
     By model, `rates`, `derated`: what its capacity is multiplied by, and `missed_at`: when that was
@@ -64,7 +64,7 @@ class State:
     rates: Mapping[str, Rate] = field(default_factory=lambda: _UNKNOWN)
     derated: Mapping[str, float] = field(default_factory=lambda: _NONE)
     missed_at: Mapping[str, float] = field(default_factory=lambda: _NONE)
-    memory: Memory = field(default_factory=Memory)
+    memory: DemandMemory = field(default_factory=DemandMemory)
     fell: tuple[int, float] = (0, -math.inf)
 
 
@@ -83,12 +83,14 @@ class _Need:
         return any(one.code is Code.MISSED for one in self.reasons)
 
 
-def begin(at: float) -> State:
+def begin(at: float) -> PolicyState:
     """Nothing is known yet; `at` as in `PoolSignal`."""
-    return State(at, at)
+    return PolicyState(at, at)
 
 
-def decide(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, Hint]:
+def decide(
+    state: PolicyState, signal: PoolSignal, bounds: Bounds
+) -> tuple[PolicyState, ReplicaHint]:
     """The hint for what is seen now, and what is to be remembered until the next."""
     wrong = _wrong(signal)
     if not wrong and _is_called_in_vain(signal, bounds):
@@ -132,7 +134,7 @@ def _is_idle(signal: PoolSignal, bounds: Bounds) -> bool:
     return bounds.to_zero and not _is_called(signal) and signal.idle >= patience
 
 
-def _held(state: State, signal: PoolSignal) -> tuple[Reason, ...]:
+def _held(state: PolicyState, signal: PoolSignal) -> tuple[Reason, ...]:
     """Why nothing may be changed now; empty when that is not so."""
     stale = [one for one in signal.models if one.age > STALE]
     if stale:
@@ -151,7 +153,7 @@ def _held(state: State, signal: PoolSignal) -> tuple[Reason, ...]:
     return ()
 
 
-def _remember(state: State, signal: PoolSignal) -> State:
+def _remember(state: PolicyState, signal: PoolSignal) -> PolicyState:
     """Rates are followed, and lowered capacities recover; models that are gone are forgotten."""
     passed = max(0.0, signal.at - state.at)
     recover = 2 ** (-passed / RECOVERING)
@@ -170,12 +172,12 @@ def _remember(state: State, signal: PoolSignal) -> State:
     )
 
 
-def _was_enough(state: State, signal: PoolSignal) -> bool:
+def _was_enough(state: PolicyState, signal: PoolSignal) -> bool:
     """Whether what is ready was all that was wanted, for as long as misses are counted."""
     return not signal.starting and enough_for(state.memory.most(JUDGED + SLOT)) <= signal.ready
 
 
-def _derated(state: State, signal: PoolSignal) -> State:
+def _derated(state: PolicyState, signal: PoolSignal) -> PolicyState:
     """Less is believed of the models whose calls are late, once a minute."""
     derated, missed_at = dict(state.derated), dict(state.missed_at)
     for model in signal.models:
@@ -189,7 +191,7 @@ def _is_missed(model: ModelSignal) -> bool:
     return (model.missed or 0.0) > model.allowed and (model.pressure or 0.0) > 1.0
 
 
-def _needed(state: State, signal: PoolSignal) -> _Need | None:
+def _needed(state: PolicyState, signal: PoolSignal) -> _Need | None:
     """What its models need together; None where the capacity for one that is called is unknown."""
     backlog, reasons, parts = 0.0, [], []
     for model in signal.models:
@@ -212,7 +214,9 @@ def _needed(state: State, signal: PoolSignal) -> _Need | None:
     return _Need(sum(busy for _, busy in parts), backlog, tuple(reasons), tuple(parts))
 
 
-def _unknown(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, Hint]:
+def _unknown(
+    state: PolicyState, signal: PoolSignal, bounds: Bounds
+) -> tuple[PolicyState, ReplicaHint]:
     """Nobody knows what a replica bears: only what callers suffer says something."""
     there = signal.ready + signal.starting
     names = ", ".join(one.name for one in signal.models if not one.capacity)
@@ -226,7 +230,9 @@ def _unknown(state: State, signal: PoolSignal, bounds: Bounds) -> tuple[State, H
     return state, hint_of(signal, bounds, desired, math.nan, tuple(reasons), "low")
 
 
-def _steps(state: State, signal: PoolSignal, need: _Need) -> tuple[State, int, tuple[Reason, ...]]:
+def _steps(
+    state: PolicyState, signal: PoolSignal, need: _Need
+) -> tuple[PolicyState, int, tuple[Reason, ...]]:
     """How many, before bounds."""
     there = signal.ready + signal.starting
     wanted = enough_for(need.busy)
@@ -247,7 +253,9 @@ def _steps(state: State, signal: PoolSignal, need: _Need) -> tuple[State, int, t
     return _fewer(state, signal, wanted)
 
 
-def _fewer(state: State, signal: PoolSignal, wanted: int) -> tuple[State, int, tuple[Reason, ...]]:
+def _fewer(
+    state: PolicyState, signal: PoolSignal, wanted: int
+) -> tuple[PolicyState, int, tuple[Reason, ...]]:
     there = signal.ready + signal.starting
     enough = max(wanted, enough_for(state.memory.most(HELD)))
     if enough >= there:

@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from serve.capacity.service import Decaying, Point, at_one_size, fitted
+from serve.capacity.service import Decaying, ExecutionPoint, at_one_size, fitted
 
 _ABOVE = 1.1  # times what was seen under load
 _SEEN = 0.9  # quantile
@@ -40,7 +40,7 @@ class Learned:
     def add(self, executions: Mapping[int, tuple[int, float]], at: float) -> None:
         """What rose: by rows, executions and the seconds of all; `at` is monotonic."""
         points = [
-            Point(rows, seconds / count, count)
+            ExecutionPoint(rows, seconds / count, count)
             for rows, (count, seconds) in executions.items()
             if count
         ]

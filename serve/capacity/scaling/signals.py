@@ -112,7 +112,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
+class ReplicaHint:
     """How many replicas a pool should have.
 
     `demand`: in replicas that are busy all the time, a fraction; nan where that is not known;

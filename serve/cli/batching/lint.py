@@ -113,9 +113,9 @@ async def _examined(path: Path) -> "list[Examined]":
 def _examined_alone(path: Path) -> "Examined":
     """A config.pbtxt without the files of its model."""
     from serve.cli.lint import Examined
-    from serve.core.versions import File
+    from serve.core.versions import VersionFile
     from serve.triton.config import parse
-    from serve.triton.lint import BATCHING, Subject
+    from serve.triton.lint import BATCHING, LintSubject
     from serve.triton.lint import lint as diagnose
 
     try:
@@ -124,8 +124,8 @@ def _examined_alone(path: Path) -> "Examined":
         raise Invalid(f"cannot read '{path}'", why=str(error)) from error
     name = config.message.name or path.resolve().parent.name
     beside = path.parent.glob("warmup/*")
-    files = tuple(File(one.relative_to(path.parent).as_posix(), 0, "") for one in beside)
-    return Examined(name, 0, diagnose(Subject(name, config, files), BATCHING))
+    files = tuple(VersionFile(one.relative_to(path.parent).as_posix(), 0, "") for one in beside)
+    return Examined(name, 0, diagnose(LintSubject(name, config, files), BATCHING))
 
 
 def _has_versions(folder: Path) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from serve.cli.batching.difference import refused
 from serve.cli.channel import Away, Channel
 from serve.cli.client import error_of
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.core.errors import (
     CheckFailed,
     Conflict,
@@ -47,10 +47,12 @@ async def send(
     return page
 
 
-class Following:
+class ConfigurationFollower:
     """Looks at a serving configuration every `pause` seconds, and tells what is new."""
 
-    def __init__(self, channel: Channel, talk: Talk, path: str, *, pause: float = 0.5) -> None:
+    def __init__(
+        self, channel: Channel, talk: CommandTalk, path: str, *, pause: float = 0.5
+    ) -> None:
         self._channel = channel
         self._talk = talk
         self._path = path
@@ -59,7 +61,7 @@ class Following:
         self._replicas: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"<Following {self._path}: {self._phase or 'nothing seen yet'}>"
+        return f"<ConfigurationFollower {self._path}: {self._phase or 'nothing seen yet'}>"
 
     async def until_over(self, within: float) -> Page:
         """The configuration once the change has ended well.

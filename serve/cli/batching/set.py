@@ -12,7 +12,7 @@ from serve.cli.batching.edits import Edits
 from serve.cli.batching.options import with_edits
 from serve.cli.client import AdminClient, connect
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.cli.versions import Which
 from serve.core.errors import Invalid
 
@@ -20,7 +20,7 @@ WITHIN = 1800.0  # seconds for everything but the watch
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigurationChange:
     """What is to be changed, before anybody was asked: `lines` are what differs."""
 
     path: str
@@ -100,7 +100,7 @@ def set_configuration(
         talking.tell("result", ok=True, exit=0, changed=not dry_run, findings=findings)
 
 
-def planned(admin: AdminClient, which: str, edits: Edits) -> Change:
+def planned(admin: AdminClient, which: str, edits: Edits) -> ConfigurationChange:
     """What these edits would change of a version; `Invalid` when they cannot be, or are none."""
     from serve.cli.asked import parse_asked
     from serve.cli.batching.difference import difference
@@ -119,10 +119,12 @@ def planned(admin: AdminClient, which: str, edits: Edits) -> Change:
     page = admin.get(path)
     base, present = parse(page["base"]), parse(page["config"])
     fields = edited(base, present, edits)
-    return Change(path, page, fields, difference(present, revised(base, fields)))
+    return ConfigurationChange(path, page, fields, difference(present, revised(base, fields)))
 
 
-async def checked(admin: AdminClient, talking: Talk, change: Change) -> Mapping[str, Any]:
+async def checked(
+    admin: AdminClient, talking: CommandTalk, change: ConfigurationChange
+) -> Mapping[str, Any]:
     """What the gateway says of it, without changing anything; `CheckFailed` when it refuses."""
     from serve.cli.batching.rollout_progress import send
     from serve.cli.channel import Channel
@@ -134,14 +136,14 @@ async def checked(admin: AdminClient, talking: Talk, change: Change) -> Mapping[
 
 async def _apply(
     admin: AdminClient,
-    talking: Talk,
-    change: Change,
+    talking: CommandTalk,
+    change: ConfigurationChange,
     watch: float | None,
     dry_run: bool,
     if_match: str,
 ) -> Mapping[str, Any]:
     from serve.cli.batching.difference import say_findings
-    from serve.cli.batching.rollout_progress import Following, send
+    from serve.cli.batching.rollout_progress import ConfigurationFollower, send
     from serve.cli.channel import Channel
 
     page = await checked(admin, talking, change)
@@ -155,7 +157,7 @@ async def _apply(
         path = f"{change.path}?{urlencode(query)}"
         etag = if_match or str(change.page["etag"])
         await send(channel, path, {"fields": change.fields}, if_match=etag)
-        following = Following(channel, talking, change.path)
+        following = ConfigurationFollower(channel, talking, change.path)
         return await following.until_over(WITHIN + (watch or 0.0))
 
 
@@ -185,7 +187,7 @@ def _seconds(watch: str) -> float | None:
     return microseconds(watch, "--watch") / 1_000_000 if watch else None
 
 
-def _show(change: Change) -> None:
+def _show(change: ConfigurationChange) -> None:
     from serve.cli.batching.difference import print_difference
 
     print_difference(change.lines)

@@ -105,7 +105,7 @@ def tune(
 
     Example: servegate batching tune digits --resume tune-reports/20261122-101500-digits-tune
     """
-    from serve.cli.batching.tune_wish import Wish
+    from serve.cli.batching.tune_wish import TuningRequest
     from serve.cli.batching.tuner import run
     from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
@@ -118,7 +118,7 @@ def tune(
     with report_end(talking, lambda: "stopped; the measurements are saved"):
         require_locust()
         admin = announced(admin_server(admin_url))
-        wish = Wish(
+        wish = TuningRequest(
             asked=name,
             objective=slo,
             budget=parse_seconds(budget),

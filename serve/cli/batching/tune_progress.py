@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from serve.cli.output import say
 from serve.cli.still_bar import StillBar
-from serve.cli.talk import Bars, Events, Talk, duration
+from serve.cli.talk import Bars, CommandTalk, JsonEvents, duration
 
 if TYPE_CHECKING:
     from serve.load.tuner.session import Now
@@ -24,9 +24,9 @@ Watch = Callable[["Now"], None]
 
 
 @contextmanager
-def watching(talk: Talk) -> Iterator[Watch]:
+def watching(talk: CommandTalk) -> Iterator[Watch]:
     """What takes the progress."""
-    if isinstance(talk, Events):
+    if isinstance(talk, JsonEvents):
         yield lambda now: talk.tell("progress", **asdict(now))
     elif isinstance(talk, Bars):
         bar = StillBar()

@@ -9,21 +9,21 @@ from typing import Any
 from serve.cli.asked import parse_asked
 from serve.cli.client import AdminClient, segment
 from serve.cli.output import say
-from serve.cli.server import Server
+from serve.cli.server import AdminServer
 from serve.cli.versions import called_number
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 from serve.load.reports.folder import name_of
 from serve.load.tuner.measurements import parse_rows
 from serve.load.tuner.setups import json_of, tunable
-from serve.load.tuner.state import State, Subject
+from serve.load.tuner.state import TuningState, TuningSubject
 
 _LONGEST, _SHORTEST = 8.0, 1.0  # seconds of a short measurement
 _SHARE = 60  # short measurements in a budget
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TuningRequest:
     """What was asked. `budget` in seconds; `watch` is None where nothing is to be applied."""
 
     asked: str
@@ -38,7 +38,7 @@ class Wish:
     resume: Path | None
     out: Path
     watch: float | None
-    admin: Server
+    admin: AdminServer
     key_file: Path | None
     command: str
 
@@ -49,16 +49,16 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedTuning:
     """What is known before anything is measured. `page` is the serving configuration."""
 
-    wish: Wish
+    wish: TuningRequest
     admin: AdminClient
     model: str
     number: int
     objective: Objective
     page: Mapping[str, Any]
-    resumed: State | None
+    resumed: TuningState | None
     folder: Path
 
     @property
@@ -77,12 +77,12 @@ class Prepared:
             say(f"to continue this search: servegate batching tune … --resume {self.folder}")
 
 
-def prepare(wish: Wish, admin: AdminClient) -> Prepared:
+def prepare(wish: TuningRequest, admin: AdminClient) -> PreparedTuning:
     """Everything that can be refused before a Triton is started."""
     if wish.budget <= 0:
         raise Invalid("--budget has to be above 0", try_this="--budget 5m")
     asked = parse_asked(wish.asked)
-    resumed = State.read(wish.resume) if wish.resume else None
+    resumed = TuningState.read(wish.resume) if wish.resume else None
     number = called_number(admin, asked)
     told = wish.objective or (resumed.subject.objective if resumed else "")
     told = told or str(admin.get(f"/api/models/{segment(asked.model)}")["objective"])
@@ -97,15 +97,15 @@ def prepare(wish: Wish, admin: AdminClient) -> Prepared:
     numbers_of(wish.instances)
     now = datetime.now(UTC)
     folder = wish.resume or wish.out / name_of(now, wish.asked, "tune")
-    prepared = Prepared(wish, admin, asked.model, number, objective, {}, resumed, folder)
+    prepared = PreparedTuning(wish, admin, asked.model, number, objective, {}, resumed, folder)
     page = admin.get(prepared.path)
     tunable(asked.model, json_of(str(page["config"])))
     if resumed is not None:
         _require_same(resumed.subject, prepared, page)
-    return Prepared(wish, admin, asked.model, number, objective, page, resumed, folder)
+    return PreparedTuning(wish, admin, asked.model, number, objective, page, resumed, folder)
 
 
-def _require_same(subject: Subject, now: Prepared, page: Mapping[str, Any]) -> None:
+def _require_same(subject: TuningSubject, now: PreparedTuning, page: Mapping[str, Any]) -> None:
     """`Invalid` where a tuning goes on with something else than it began with."""
     other = ""
     if (subject.model, subject.version) != (now.model, now.number):

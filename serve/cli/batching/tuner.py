@@ -9,32 +9,32 @@ from pathlib import Path
 from typing import Any
 
 from serve.capacity.search import Halving, candidates
-from serve.cli.batching.rollout_progress import Following, send
-from serve.cli.batching.tune_load import Given
+from serve.cli.batching.rollout_progress import ConfigurationFollower, send
+from serve.cli.batching.tune_load import TuningLoad
 from serve.cli.batching.tune_progress import watching
-from serve.cli.batching.tune_wish import Prepared, Wish, numbers_of, prepare
+from serve.cli.batching.tune_wish import PreparedTuning, TuningRequest, numbers_of, prepare
 from serve.cli.channel import Channel
 from serve.cli.client import connect
 from serve.cli.endings import INTERRUPTED
-from serve.cli.infer import Recorded
+from serve.cli.infer import RecordedModel
 from serve.cli.load.interrupts import Stopping, until_stopped
 from serve.cli.load.report_folder import machine, versions
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.core.errors import Invalid, ServegateError
 from serve.load.tuner.bench import opened
 from serve.load.tuner.execution_counts import Statistics
 from serve.load.tuner.measurements import Measuring, Stopped, mean_rows, parse_rows
-from serve.load.tuner.outcome import Outcome, outcome_of, tuned_of
+from serve.load.tuner.outcome import TuningOutcome, outcome_of, tuned_of
 from serve.load.tuner.report import document, keep
 from serve.load.tuner.session import Session
 from serve.load.tuner.setups import normal, setup_of
-from serve.load.tuner.state import State, Subject
+from serve.load.tuner.state import TuningState, TuningSubject
 
 _MOST = 40  # measurements of a search
 _WITHIN = 1800.0  # seconds for bringing a change to all replicas
 
 
-def run(wish: Wish, talk: Talk) -> int:
+def run(wish: TuningRequest, talk: CommandTalk) -> int:
     """Tune, keep a report, tell it, and apply what was found if that was asked; the exit status."""
     admin = connect(wish.admin, wish.key_file, reason="servegate batching tune", timeout=60.0)
     prepared = prepare(wish, admin)
@@ -59,7 +59,9 @@ def run(wish: Wish, talk: Talk) -> int:
     return 0
 
 
-async def _tune(prepared: Prepared, stopping: Stopping, talk: Talk) -> State | None:
+async def _tune(
+    prepared: PreparedTuning, stopping: Stopping, talk: CommandTalk
+) -> TuningState | None:
     """Measure until it is over; None when somebody has ended it."""
     wish, fields = prepared.wish, prepared.page["fields"]
     where = f"replica {wish.replica}" if wish.replica else "a temporary Triton"
@@ -70,8 +72,8 @@ async def _tune(prepared: Prepared, stopping: Stopping, talk: Talk) -> State | N
     ):
         statistics = Statistics(bench.http, bench.name, bench.version)
         config = normal(await statistics.config())
-        given = Given(prepared.rows, wish.inputs, wish.trace)
-        recorded = Recorded(prepared.admin, prepared.model)
+        given = TuningLoad(prepared.rows, wish.inputs, wish.trace)
+        recorded = RecordedModel(prepared.admin, prepared.model)
         workload, notes = await asyncio.to_thread(given.workload, bench, recorded.preprocessing)
         for note in notes:
             talk.tell("note", note)
@@ -96,7 +98,7 @@ async def _tune(prepared: Prepared, stopping: Stopping, talk: Talk) -> State | N
     return state
 
 
-def _begin(prepared: Prepared, config: Mapping[str, Any]) -> State:
+def _begin(prepared: PreparedTuning, config: Mapping[str, Any]) -> TuningState:
     """A new search over all setups that are allowed, the present one included."""
     wish, present = prepared.wish, setup_of(config)
     sizes = parse_rows(wish.rows)
@@ -123,7 +125,7 @@ def _begin(prepared: Prepared, config: Mapping[str, Any]) -> State:
         most=min(_MOST, max(5, most)),
     )
     load = f"arrivals of {wish.trace.name}" if wish.trace else "Poisson arrivals"
-    subject = Subject(
+    subject = TuningSubject(
         prepared.model,
         prepared.number,
         str(prepared.objective),
@@ -133,10 +135,10 @@ def _begin(prepared: Prepared, config: Mapping[str, Any]) -> State:
         dict(config),
         dict(prepared.page["fields"]),
     )
-    return State(subject, search, datetime.now(UTC).isoformat(timespec="seconds"))
+    return TuningState(subject, search, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def _show(talk: Talk, state: State, outcome: Outcome, path: Path) -> None:
+def _show(talk: CommandTalk, state: TuningState, outcome: TuningOutcome, path: Path) -> None:
     """The result for people."""
     talk.tell("verdict", outcome.verdict, **asdict(outcome.compared))
     for note in state.notes:
@@ -147,7 +149,9 @@ def _show(talk: Talk, state: State, outcome: Outcome, path: Path) -> None:
     talk.tell("report", f"report: {path}", path=str(path))
 
 
-def _apply(prepared: Prepared, state: State, outcome: Outcome, talk: Talk) -> str:
+def _apply(
+    prepared: PreparedTuning, state: TuningState, outcome: TuningOutcome, talk: CommandTalk
+) -> str:
     """Put it live and watch; what has become of it. The error says that it was taken back."""
     wish = prepared.wish
     assert wish.watch is not None
@@ -162,7 +166,7 @@ def _apply(prepared: Prepared, state: State, outcome: Outcome, talk: Talk) -> st
             channel = Channel(client, talk)
             path = f"{prepared.path}?wait=false&watch={wish.watch:g}"
             await send(channel, path, body, if_match=str(prepared.page["etag"]))
-            following = Following(channel, talk, prepared.path)
+            following = ConfigurationFollower(channel, talk, prepared.path)
             await following.until_over(_WITHIN + (wish.watch or 0.0))
 
     talk.tell("apply", f"applying it to the replicas, and watching it for {wish.watch:g} s")

@@ -129,9 +129,9 @@ def sent(
     """Send a dataset, and say what it became."""
     from serve.cli.eval.uploads import name_of
     from serve.cli.eval.uploads import push as send
-    from serve.cli.talk import Lines, talk
+    from serve.cli.talk import LogTalk, talk
 
-    talking = Lines() if json else talk(json=False)
+    talking = LogTalk() if json else talk(json=False)
     kept: dict[str, Any] = asyncio.run(
         send(admin, path, name or name_of(path), label, slices, talking)
     )
@@ -144,10 +144,10 @@ def sent(
 def removed(admin: AdminClient, path: str) -> None:
     """Take away what is behind a path; the answer has no body."""
     from serve.cli.channel import Channel
-    from serve.cli.talk import Lines
+    from serve.cli.talk import LogTalk
 
     async def ask() -> None:
         async with admin.asynchronous() as client:
-            await Channel(client, Lines()).ask("DELETE", path)
+            await Channel(client, LogTalk()).ask("DELETE", path)
 
     asyncio.run(ask())

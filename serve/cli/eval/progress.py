@@ -8,13 +8,13 @@ from serve.cli.channel import Channel
 from serve.cli.client import AdminClient, error_of
 from serve.cli.eval.options import path_of
 from serve.cli.stages import OnEvent, stages
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 
 WAITING = ("queued", "running")
 _QUIET = 60.0  # seconds: the gateway says something every ten
 
 
-async def follow(admin: AdminClient, identity: str, talking: Talk) -> Mapping[str, Any]:
+async def follow(admin: AdminClient, identity: str, talking: CommandTalk) -> Mapping[str, Any]:
     """Tell how far it is until it has ended; the evaluation with its report."""
     async with admin.asynchronous() as client:
         channel = Channel(client, talking)

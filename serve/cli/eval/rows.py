@@ -16,7 +16,7 @@ from serve.cli.output import as_json, say, table
 from serve.core.errors import Invalid
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """What rows can be exported as."""
 
     CSV = "csv"
@@ -85,8 +85,8 @@ def export_rows(
     identity: Identity,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.")],
     form: Annotated[
-        Format, typer.Option("--format", metavar="csv|json", help="Format of the file.")
-    ] = Format.CSV,
+        ExportFormat, typer.Option("--format", metavar="csv|json", help="Format of the file.")
+    ] = ExportFormat.CSV,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
@@ -101,13 +101,13 @@ def export_rows(
 
 async def _download(admin: AdminClient, path: str, out: Path) -> None:
     from serve.cli.channel import Away, Channel
-    from serve.cli.talk import Lines
+    from serve.cli.talk import LogTalk
 
     part = out.with_name(f"{out.name}.part")
     try:
         async with admin.asynchronous() as client:
             with part.open("wb") as file:
-                await Channel(client, Lines()).download(path, file)
+                await Channel(client, LogTalk()).download(path, file)
         part.replace(out)
     except Away as away:
         raise away.error from away

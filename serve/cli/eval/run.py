@@ -14,7 +14,7 @@ from serve.cli.panels import option
 from serve.core.errors import CheckFailed, Conflict, ServegateError, Unavailable
 
 if TYPE_CHECKING:
-    from serve.cli.talk import Talk
+    from serve.cli.talk import CommandTalk
 
 _DATASET, _EVALUATION, _CALLS = "Dataset", "Evaluation", "Calls"  # groups in the help
 
@@ -123,14 +123,14 @@ def run(
         finish(admin, begun, talking)
 
 
-def finish(admin: AdminClient, identity: str, talking: "Talk") -> None:
+def finish(admin: AdminClient, identity: str, talking: "CommandTalk") -> None:
     """Follow one to its end and show it; raises what it ended with, and gates that failed."""
     from serve.cli.eval.progress import follow
     from serve.cli.eval.report import lines
-    from serve.cli.talk import Events
+    from serve.cli.talk import JsonEvents
 
     page = asyncio.run(follow(admin, identity, talking))
-    is_for_programs = isinstance(talking, Events)
+    is_for_programs = isinstance(talking, JsonEvents)
     if page["report"] is not None and not is_for_programs:
         for line in lines(page):
             print(line)

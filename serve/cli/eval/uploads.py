@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 from serve.cli.client import AdminClient, error_of, no_answer, segment
-from serve.cli.talk import Talk, amount, stage
+from serve.cli.talk import CommandTalk, amount, stage
 from serve.core.errors import Invalid
 
 FORMATS = {".csv": "csv", ".npz": "npz", ".parquet": "parquet", ".zip": "zip"}
@@ -26,7 +26,7 @@ def name_of(path: Path) -> str:
 
 
 async def push(
-    admin: AdminClient, path: Path, name: str, label: str, slices: str, talk: Talk
+    admin: AdminClient, path: Path, name: str, label: str, slices: str, talk: CommandTalk
 ) -> Any:
     """Send a file or a folder; gives the dataset as the gateway shows it."""
     import httpx2
@@ -53,7 +53,7 @@ async def push(
 
 
 @contextlib.contextmanager
-def _packed(path: Path, talk: Talk) -> Iterator[tuple[BinaryIO, str]]:
+def _packed(path: Path, talk: CommandTalk) -> Iterator[tuple[BinaryIO, str]]:
     """The bytes to send, and their format."""
     if path.is_dir():
         with tempfile.TemporaryFile() as archive:
@@ -74,7 +74,7 @@ def _packed(path: Path, talk: Talk) -> Iterator[tuple[BinaryIO, str]]:
         yield file, file_format
 
 
-def _zip(folder: Path, archive: BinaryIO, talk: Talk) -> None:
+def _zip(folder: Path, archive: BinaryIO, talk: CommandTalk) -> None:
     """Every file of a folder, uncompressed: pictures are compressed already."""
     count = size = 0
     try:
@@ -91,7 +91,7 @@ def _zip(folder: Path, archive: BinaryIO, talk: Talk) -> None:
     talk.tell("packed", f"{count} files, {amount(size)}", files=count, bytes=size)
 
 
-async def _pieces(file: BinaryIO, talk: Talk) -> AsyncIterator[bytes]:
+async def _pieces(file: BinaryIO, talk: CommandTalk) -> AsyncIterator[bytes]:
     while piece := file.read(_PIECE):
         yield piece
         talk.advance(len(piece))

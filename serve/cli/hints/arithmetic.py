@@ -42,7 +42,7 @@ _NEEDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HintPart:
     """Of one model, in replicas that would be busy all the time; None where that is not known.
 
     `arrivals`: its calls of the last 15 s ÷ a replica's capacity. `more`: what is reckoned on top,
@@ -66,7 +66,7 @@ class Edges:
     fewer_at_once: bool
 
 
-def parts(page: Page) -> tuple[Part, ...]:
+def parts(page: Page) -> tuple[HintPart, ...]:
     """What each model's demand is made of."""
     return tuple(_part(model) for model in page["models"])
 
@@ -136,12 +136,12 @@ def _in_calls(page: Page, demand: float) -> str:
     return f" ({number(abs(calls))} calls/s {'more' if calls > 0 else 'fewer'} of {model['name']})"
 
 
-def _part(model: Page) -> Part:
+def _part(model: Page) -> HintPart:
     demand, capacity = model["demand"], model["capacity"]
     if demand is None or not capacity:
-        return Part(model["name"], None, None)
+        return HintPart(model["name"], None, None)
     arrivals = model["lately"] / capacity
-    return Part(model["name"], arrivals, demand - arrivals)
+    return HintPart(model["name"], arrivals, demand - arrivals)
 
 
 # --- what was seen -------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _each(demand: float, full: int) -> str:
     return f", each busy {per_cent(demand / full)} of the time" if full else ""
 
 
-def _demand_of(model: Page, part: Part) -> Iterator[str]:
+def _demand_of(model: Page, part: HintPart) -> Iterator[str]:
     name = model["name"]
     if part.arrivals is None or part.more is None:
         if model["capacity"]:

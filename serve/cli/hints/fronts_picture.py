@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from serve.capacity.fleets.comparison import CALLS, FIXED, KPA, OURS, RAY, UTILISATION
-from serve.capacity.fleets.fronts import Point, front
+from serve.capacity.fleets.fronts import FrontPoint, front
 
 COLUMNS, WIDE, HIGH = 3, 280, 170  # panels in a row, pixels of each
 LEFT, RIGHT, ABOVE, BELOW, TOP = 46, 8, 26, 30, 52
@@ -37,7 +37,7 @@ STYLE = """
 """
 
 
-def svg(points: Sequence[Point], title: str) -> str:
+def svg(points: Sequence[FrontPoint], title: str) -> str:
     """The picture as a file of its own, with a description for those who cannot see it."""
     loads = list(dict.fromkeys(one.load for one in points))
     rows = math.ceil(len(loads) / COLUMNS)
@@ -58,7 +58,7 @@ def svg(points: Sequence[Point], title: str) -> str:
     )
 
 
-def described(points: Sequence[Point]) -> str:
+def described(points: Sequence[FrontPoint]) -> str:
     """Each scaler at its usual parameter, in words."""
     return " ".join(
         f"{one.load}, {one.scaler}: {100 * one.late:.2g} % late at {one.cost:.2f} times the oracle."
@@ -76,7 +76,7 @@ def _heading(title: str) -> Iterator[str]:
         place += 34 + 7 * len(name)
 
 
-def _panel(points: Sequence[Point], load: str, number: int) -> Iterator[str]:
+def _panel(points: Sequence[FrontPoint], load: str, number: int) -> Iterator[str]:
     left = (number % COLUMNS) * WIDE + LEFT
     top = TOP + (number // COLUMNS) * HIGH + ABOVE
     yield f'<text x="{left}" y="{top - 8}">{escape(load)}</text>'

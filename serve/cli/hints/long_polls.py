@@ -9,7 +9,7 @@ import typer
 from serve.cli.channel import Channel
 from serve.cli.client import AdminClient, segment
 from serve.cli.hints.view import Page, moment, number, reason
-from serve.cli.talk import Events, Talk
+from serve.cli.talk import CommandTalk, JsonEvents
 
 
 class News:
@@ -35,17 +35,17 @@ class News:
                 yield name, page
 
 
-class Watching:
+class HintPoller:
     """Asks for newer rounds, one after the other, also after a restart of the control plane."""
 
-    def __init__(self, admin: AdminClient, talk: Talk, pool: str) -> None:
+    def __init__(self, admin: AdminClient, talk: CommandTalk, pool: str) -> None:
         self._admin = admin
         self._talk = talk
         self._pool = pool
         self._news = News(pool)
 
     def __repr__(self) -> str:
-        return f"<Watching {self._news!r}>"
+        return f"<HintPoller {self._news!r}>"
 
     async def until(self, seconds: float | None) -> None:
         """Tell news for so long, without end where it is None."""
@@ -72,7 +72,7 @@ class Watching:
 
     def _tell(self, name: str, hint: Page | None) -> None:
         """News are data, so they go to stdout."""
-        if not isinstance(self._talk, Events):
+        if not isinstance(self._talk, JsonEvents):
             typer.echo(line(hint) if hint else f"{name}  no longer has a hint")
         elif hint is None:
             self._talk.tell("gone", pool=name)

@@ -149,9 +149,9 @@ def simulate(
 
     Example: servegate hints simulate --trace calls.csv --service 12+3 --batch 16 --plot cost.svg
     """
-    from serve.cli.hints.simulation import Wish, run, scene_of
+    from serve.cli.hints.simulation import SimulationRequest, run, scene_of
 
-    wish = Wish(
+    wish = SimulationRequest(
         loads=tuple(load or ()),
         policies=tuple(policy or ()),
         seeds=seeds,

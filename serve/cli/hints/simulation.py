@@ -12,15 +12,15 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any, Self
 
-from serve.capacity.fleets.comparison import Result, Scene, Variant, compare, variants
-from serve.capacity.fleets.fronts import Point, points
+from serve.capacity.fleets.comparison import Scene, SimulationResult, Variant, compare, variants
+from serve.capacity.fleets.fronts import FrontPoint, points
 from serve.capacity.fleets.loads import LOADS, Floats, repeated
-from serve.capacity.fleets.seen import Server
+from serve.capacity.fleets.seen import SimulatedServer
 from serve.capacity.fleets.traces import read_times
-from serve.capacity.service import Service
+from serve.capacity.service import ServiceTime
 from serve.cli.output import as_json, say, table
 from serve.cli.still_bar import StillBar
-from serve.cli.talk import Bars, Lines, Talk, duration, talk
+from serve.cli.talk import Bars, CommandTalk, LogTalk, duration, talk
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 
@@ -37,7 +37,7 @@ _counted: "SimpleQueue[_Counted] | None" = None  # of this process, when it is o
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SimulationRequest:
     """What is to be played; `rate` in calls/s."""
 
     loads: tuple[str, ...]
@@ -60,7 +60,7 @@ class _Run:
     names: frozenset[str]
     times: Floats | None = None
 
-    def play(self) -> list[Result]:
+    def play(self) -> list[SimulationResult]:
         those = [each for each in variants() if str(each) in self.names]
         found = []
         for one in compare(self.scene, self.load, self.seed, those, times=self.times):
@@ -86,7 +86,7 @@ def scene_of(
     known = _of_model(model, *admin) if model else {}
     line = known.get("service") or _service(service or _SERVICE)
     limit = Objective.parse(objective or known.get("objective") or _OBJECTIVE).limit
-    server = Server(line, batch or known.get("batch") or _BATCH, limit, cold_start)
+    server = SimulatedServer(line, batch or known.get("batch") or _BATCH, limit, cold_start)
     if line.time(1) > limit:
         raise Invalid(
             "a single call takes longer than the objective allows",
@@ -98,7 +98,7 @@ def scene_of(
     return Scene(server, _RATE, 0.0, least, most)
 
 
-def run(wish: Wish, scene: Scene, *, json: bool) -> None:
+def run(wish: SimulationRequest, scene: Scene, *, json: bool) -> None:
     """Play it, say how far it is, and tell what was found."""
     if wish.plot is not None and wish.plot.suffix != ".svg":
         raise Invalid(
@@ -122,7 +122,7 @@ def run(wish: Wish, scene: Scene, *, json: bool) -> None:
 HEADS = ("load", "policy", "late", "replica-hours", "÷ oracle", "reversals/h")
 
 
-def row(one: Point) -> tuple[str, ...]:
+def row(one: FrontPoint) -> tuple[str, ...]:
     """One line of the table."""
     return (
         one.load,
@@ -146,7 +146,7 @@ def _scene_page(scene: Scene) -> dict[str, Any]:
     }
 
 
-def _variants(wish: Wish) -> list[Variant]:
+def _variants(wish: SimulationRequest) -> list[Variant]:
     every = variants()
     names = dict.fromkeys(each.scaler for each in every)
     for policy in wish.policies:
@@ -162,7 +162,7 @@ def _variants(wish: Wish) -> list[Variant]:
     ]
 
 
-def _runs(wish: Wish, scene: Scene, those: Sequence[Variant]) -> list[_Run]:
+def _runs(wish: SimulationRequest, scene: Scene, those: Sequence[Variant]) -> list[_Run]:
     names = frozenset(map(str, those))
     for load in wish.loads:
         if load not in LOADS:
@@ -177,7 +177,9 @@ def _runs(wish: Wish, scene: Scene, those: Sequence[Variant]) -> list[_Run]:
     return [_Run(scene, load, seed, names) for seed in seeds for load in wish.loads or LOADS]
 
 
-def _traced(wish: Wish, path: Path, scene: Scene, names: frozenset[str]) -> Iterator[_Run]:
+def _traced(
+    wish: SimulationRequest, path: Path, scene: Scene, names: frozenset[str]
+) -> Iterator[_Run]:
     try:
         with path.open(newline="", errors="replace") as lines:
             trace = read_times(lines, path.name)
@@ -206,13 +208,13 @@ def _check_size(calls: float) -> None:
         )
 
 
-def _played(runs: Sequence[_Run], talk: Talk) -> Iterable[Result]:
+def _played(runs: Sequence[_Run], talk: CommandTalk) -> Iterable[SimulationResult]:
     """All results, run by run in their order; meanwhile people see how many are done."""
     counted: SimpleQueue[_Counted] = get_context().SimpleQueue()
     count = sum(len(each.names) + 1 for each in runs)  # the oracle is one more
     processes = min(os.cpu_count() or 1, len(runs))
     with (
-        Progress(talk, count, time.monotonic) as progress,
+        SimulationProgress(talk, count, time.monotonic) as progress,
         ProcessPoolExecutor(processes, initializer=_count_in, initargs=(counted,)) as pool,
     ):
         progress.begin(processes)
@@ -235,12 +237,12 @@ def _count_in(counted: "SimpleQueue[_Counted]") -> None:
     _counted = counted
 
 
-class Progress:
+class SimulationProgress:
     """How many simulations are done: a bar on a terminal, a line every few seconds elsewhere."""
 
-    def __init__(self, talk: Talk, count: int, clock: Callable[[], float]) -> None:
+    def __init__(self, talk: CommandTalk, count: int, clock: Callable[[], float]) -> None:
         self._bar = StillBar() if isinstance(talk, Bars) else None
-        self._has_lines = isinstance(talk, Lines)
+        self._has_lines = isinstance(talk, LogTalk)
         self._count, self._done = count, 0
         self._clock = clock
         self._began = self._told = clock()
@@ -275,7 +277,7 @@ class Progress:
             say(text)
 
 
-def _service(text: str) -> Service:
+def _service(text: str) -> ServiceTime:
     found = _SERVICE_FORM.match(text.strip())
     fixed, per_row = (float(each) / 1000 for each in found.groups()) if found else (0.0, 0.0)
     if not 0 < fixed + per_row < 1e4:
@@ -284,7 +286,7 @@ def _service(text: str) -> Service:
             why="expected milliseconds per execution + milliseconds per row",
             try_this="--service 160+40",
         )
-    return Service(fixed, per_row, scatter=_SCATTER)
+    return ServiceTime(fixed, per_row, scatter=_SCATTER)
 
 
 def _bounds(text: str) -> tuple[int, int]:
@@ -315,7 +317,7 @@ def _of_model(text: str, admin_url: str | None, key_file: Path | None) -> dict[s
             try_this="send some load first, or pass --service",
         )
     line, instances = page["service"], max(1, page["instances"])
-    service = Service(line["fixed"] / instances, line["per_row"] / instances, line["scatter"])
+    service = ServiceTime(line["fixed"] / instances, line["per_row"] / instances, line["scatter"])
     return {
         "service": service,
         "batch": max(1, page["max_batch_size"]),

@@ -32,7 +32,7 @@ def watch(
 
     from serve.cli.client import connect
     from serve.cli.endings import report_end
-    from serve.cli.hints.long_polls import Watching
+    from serve.cli.hints.long_polls import HintPoller
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
 
@@ -40,5 +40,5 @@ def watch(
     with report_end(talking, lambda: "stopped watching"):
         seconds = parse_seconds(length) if length else None
         admin = connect(admin_url, key_file)
-        asyncio.run(Watching(admin, talking, pool).until(seconds))
+        asyncio.run(HintPoller(admin, talking, pool).until(seconds))
         talking.tell("result", ok=True, exit=0)

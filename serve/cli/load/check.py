@@ -10,13 +10,13 @@ from typing import Any, Self
 from serve.cli.callers import GrpcCaller, HttpCaller
 from serve.core.errors import BadRequest, ServegateError
 from serve.load.answer_checks import checker
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, LaneProtocol, Payload
 from serve.load.record import MALFORMED, WRONG
 from serve.load.sequences import sequence_body
 from serve.tensors.codec import HEAD_LENGTH_HEADER
 from serve.wire.data_answers import grpc_error
 
-_GRPC = (Protocol.GRPC, Protocol.GRPC_STREAM)
+_GRPC = (LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM)
 _NUMBER = 2**52  # of the sequence of the first call: no run counts so far
 
 
@@ -83,7 +83,7 @@ class _Grpc(GrpcCaller):
     def send(self, lane: Lane, body: bytes) -> bytes:
         headers = tuple((name.lower(), value) for name, value in lane.headers)
         try:
-            if lane.protocol is Protocol.GRPC:
+            if lane.protocol is LaneProtocol.GRPC:
                 whole: bytes = self._channel.unary_unary(lane.path)(body, self._timeout, headers)
                 return whole
             stream: Any = self._channel.stream_stream(lane.path)

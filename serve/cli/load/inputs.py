@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from serve.cli.inputs import RANDOM, Inputs, Reader
+from serve.cli.inputs import RANDOM, InputReader, Inputs
 from serve.core.errors import Invalid
-from serve.load.encoded_bodies import Request, cut
+from serve.load.encoded_bodies import PreparedCall, cut
 from serve.tensors.datatypes import Array
 from serve.tensors.metadata import Metadata, TensorSpec
 
@@ -25,17 +25,17 @@ Read = Callable[[Sequence[str], int | None], Inputs]
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class EncodedInputs:
     """Requests to encode. `output`: whose classes are checked, or empty; `notes` for people."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[PreparedCall, ...]
     datatypes: Mapping[str, str]
     output: str
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class InputRequest:
     """What was asked: `batch` is 0 where nothing was said: rows one at a time."""
 
     inputs: tuple[str, ...] = (RANDOM,)
@@ -48,14 +48,14 @@ class Wish:
 def read_requests(
     model: str,
     metadata: Metadata,
-    wish: Wish,
+    wish: InputRequest,
     preprocessing: Callable[[], Mapping[str, Any]],
-) -> Ready:
+) -> EncodedInputs:
     """The requests; `Invalid` for what cannot be read or does not fit the model."""
     rng = np.random.default_rng(wish.seed)
 
     def read(texts: Sequence[str], batch: int | None) -> Inputs:
-        return Reader(model, metadata.inputs, preprocessing, rng).read(texts, batch)
+        return InputReader(model, metadata.inputs, preprocessing, rng).read(texts, batch)
 
     batched = set(metadata.inputs)
     if not all(one.has_batch for one in metadata.inputs.values()):
@@ -78,10 +78,10 @@ def read_requests(
     rows = max(map(len, found[0].tensors.values())) if batched else 0
     if rows > batch and rows % batch:
         notes[f"the last {rows % batch} rows are not used: a request has {batch} rows"] = None
-    return Ready(tuple(requests), found[0].datatypes, output, tuple(notes))
+    return EncodedInputs(tuple(requests), found[0].datatypes, output, tuple(notes))
 
 
-def _random(read: Read, wish: Wish, batched: set[str]) -> list[Inputs]:
+def _random(read: Read, wish: InputRequest, batched: set[str]) -> list[Inputs]:
     if wish.expect:
         raise Invalid(
             "--expect cannot be used with random inputs",
@@ -157,7 +157,7 @@ def _expected(model: str, metadata: Metadata, text: str) -> tuple[str, Array | N
     for called in (name, "labels"):  # in an .npz, as `convert --labelled` has it
         wanted = {called: TensorSpec(called, "INT64", (-1,))}
         try:
-            reader = Reader(model, wanted, dict, np.random.default_rng(0))
+            reader = InputReader(model, wanted, dict, np.random.default_rng(0))
             classes = reader.read([f"{called}={source}"]).tensors[called]
         except Invalid:
             if called == "labels" or not source.endswith(".npz"):

@@ -56,9 +56,9 @@ def print_job(
     Example: servegate load job --image servegate --workers 3 -- --model digits --rate 2000
     """
     from serve.load.arrivals import parse_seconds
-    from serve.load.job import Place, manifest
+    from serve.load.job import LoadJobPlace, manifest
 
-    place = Place(
+    place = LoadJobPlace(
         image=image,
         namespace=namespace,
         workers=workers,

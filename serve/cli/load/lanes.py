@@ -10,22 +10,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serve.cli.asked import Asked
+from serve.cli.asked import ModelReference
 from serve.cli.callers import HttpCaller
 from serve.cli.client import connect
 from serve.cli.credentials import api_key, authorization
-from serve.cli.infer import Recorded
+from serve.cli.infer import RecordedModel
 from serve.cli.load.check import check_lanes
-from serve.cli.load.inputs import Wish, read_requests
+from serve.cli.load.inputs import InputRequest, read_requests
 from serve.cli.load.options import endpoint, ways_of
 from serve.cli.output import say
-from serve.cli.server import Server, admin_server, announced, data_urls, using
+from serve.cli.server import AdminServer, admin_server, announced, data_urls, using
 from serve.load import encoded_bodies
-from serve.load.encoded_bodies import Way
+from serve.load.encoded_bodies import CallWay
 from serve.trust import trust
 
 if TYPE_CHECKING:
-    from serve.load.observer import Target
+    from serve.load.observer import LoadTarget
     from serve.load.plan import Lane
 
 
@@ -35,7 +35,7 @@ class Ends:
 
     url: str
     grpc_url: str
-    admin: Server
+    admin: AdminServer
     metrics_url: str
     key_file: Path | None = None
 
@@ -49,15 +49,15 @@ class Ends:
             "metrics_url": self.metrics_url,
         }
 
-    def target(self, asked: Asked) -> "Target":
+    def target(self, asked: ModelReference) -> "LoadTarget":
         """The same for what asks the gateway's side about a model."""
-        from serve.load.observer import Target
+        from serve.load.observer import LoadTarget
 
         address, tls, prefix = endpoint(self.url)
         metrics = self.metrics_url.rstrip("/")
         if metrics and not metrics.endswith("/metrics"):
             metrics += "/metrics"
-        return Target(
+        return LoadTarget(
             http_url=f"{'https' if tls else 'http'}://{address}{prefix}",
             admin_url=self.admin.url,
             metrics_url=metrics,
@@ -89,10 +89,10 @@ class Calls:
     `address`: host:port that is called instead of the gateway, such as a Triton's, without a key.
     """
 
-    asked: Asked
+    asked: ModelReference
     ends: Ends
     protocols: tuple[str, ...] = ()
-    wish: Wish = field(default_factory=Wish)
+    wish: InputRequest = field(default_factory=InputRequest)
     sequence: int = 0
     timeout: float = 30.0
     checked: bool = True
@@ -106,14 +106,14 @@ class Calls:
         ends, asked = self.ends, self.asked
         ways = ways_of(self.protocols, ends.url, ends.grpc_url)
         if self.address:
-            ways = tuple(Way(each.protocol, self.address, each.weight) for each in ways)
+            ways = tuple(CallWay(each.protocol, self.address, each.weight) for each in ways)
         key = api_key(ends.key_file)
-        recorded = Recorded(connect(ends.admin, ends.key_file, timeout=5.0), asked.model)
+        recorded = RecordedModel(connect(ends.admin, ends.key_file, timeout=5.0), asked.model)
         with HttpCaller(ends.url, key=key, timeout=self.timeout) as http:
             metadata = http.metadata(asked)
         ready = read_requests(asked.model, metadata, self.wish, recorded.preprocessing)
         shown = (("authorization", f"Bearer {key}"),) if key and not self.address else ()
-        wanted = encoded_bodies.Asked(
+        wanted = encoded_bodies.RequestedVersion(
             asked.model,
             asked.selector,
             ready.datatypes,
@@ -131,5 +131,5 @@ class Calls:
 
     def but(self, **changed: Any) -> "Calls":
         """The same with other fields of its own, or of its wish."""
-        wish = {name: changed.pop(name) for name in Wish.__slots__ if name in changed}
+        wish = {name: changed.pop(name) for name in InputRequest.__slots__ if name in changed}
         return replace(self, wish=replace(self.wish, **wish), **changed)

@@ -12,7 +12,7 @@ from serve.cli.panels import option
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from serve.load.encoded_bodies import Way
+    from serve.load.encoded_bodies import CallWay
 
 LOAD, CALLS, GENERATOR, REPORT = "Load", "Calls", "Load generator", "Report"
 
@@ -156,28 +156,28 @@ Share = Annotated[bool, option(REPORT, "", "Also upload the report to the gatewa
 DEFAULT_FOLDER = Path("load-reports")
 
 
-def ways_of(texts: Iterable[str], url: str, grpc_url: str) -> "tuple[Way, ...]":
+def ways_of(texts: Iterable[str], url: str, grpc_url: str) -> "tuple[CallWay, ...]":
     """The lanes that `--protocol` asks for, each once; `Invalid` names what is known."""
-    from serve.load.encoded_bodies import Way
-    from serve.load.plan import Protocol
+    from serve.load.encoded_bodies import CallWay
+    from serve.load.plan import LaneProtocol
 
-    weights: dict[Protocol, float] = {}
+    weights: dict[LaneProtocol, float] = {}
     for word in (part.strip() for text in texts for part in text.split(",")):
         name, mark, share = word.partition("=")
-        if name not in list(Protocol):
+        if name not in list(LaneProtocol):
             raise Invalid(
-                f"--protocol cannot be '{word}'", why=f"expected one of {', '.join(Protocol)}"
+                f"--protocol cannot be '{word}'", why=f"expected one of {', '.join(LaneProtocol)}"
             )
-        if Protocol(name) in weights:
+        if LaneProtocol(name) in weights:
             raise Invalid(
                 f"--protocol contains '{name}' twice", try_this=f"{name}=2 to set its weight"
             )
-        weights[Protocol(name)] = _weight(word, share) if mark else 1.0
+        weights[LaneProtocol(name)] = _weight(word, share) if mark else 1.0
     ways = []
-    for protocol, weight in (weights or {Protocol.HTTP_BINARY: 1.0}).items():
-        is_grpc = protocol in (Protocol.GRPC, Protocol.GRPC_STREAM)
+    for protocol, weight in (weights or {LaneProtocol.HTTP_BINARY: 1.0}).items():
+        is_grpc = protocol in (LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM)
         address, tls, prefix = endpoint(grpc_url if is_grpc else url)
-        ways.append(Way(protocol, address, weight, tls, "" if is_grpc else prefix))
+        ways.append(CallWay(protocol, address, weight, tls, "" if is_grpc else prefix))
     return tuple(ways)
 
 

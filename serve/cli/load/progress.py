@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 from serve.cli.output import say
 from serve.cli.still_bar import StillBar
-from serve.cli.talk import Bars, Events, Talk
+from serve.cli.talk import Bars, CommandTalk, JsonEvents
 
 if TYPE_CHECKING:
-    from serve.load.observed_run import Progress
+    from serve.load.observed_run import RunProgress
 
-Watch = Callable[["Progress"], None]
+Watch = Callable[["RunProgress"], None]
 _EVERY = 5.0  # seconds of the run between two lines of a log
 _RECENT = 3  # seconds over which the intended rate is told, as the rest of the line
 
 
 @contextmanager
-def watching(talk: Talk, intended: Sequence[int] = ()) -> Iterator[Watch]:
+def watching(talk: CommandTalk, intended: Sequence[int] = ()) -> Iterator[Watch]:
     """What takes the progress of a run; `intended` are the starts meant for each of its seconds."""
-    if isinstance(talk, Events):
+    if isinstance(talk, JsonEvents):
         yield lambda now: talk.tell("progress", **_finite(asdict(now)))
     elif isinstance(talk, Bars):
         bar = StillBar()
@@ -40,10 +40,10 @@ def watching(talk: Talk, intended: Sequence[int] = ()) -> Iterator[Watch]:
         finally:
             bar.close()
     else:
-        yield Logged(intended)
+        yield LoggedProgress(intended)
 
 
-def line(now: "Progress", intended: Sequence[int] = ()) -> str:
+def line(now: "RunProgress", intended: Sequence[int] = ()) -> str:
     """How a run is now."""
     from serve.load.reports.amounts import figures, time_text
 
@@ -62,7 +62,7 @@ def line(now: "Progress", intended: Sequence[int] = ()) -> str:
     return "  ".join(parts)
 
 
-class Logged:
+class LoggedProgress:
     """A line every few seconds."""
 
     def __init__(self, intended: Sequence[int] = (), write: Callable[[str], None] = say) -> None:
@@ -71,9 +71,9 @@ class Logged:
         self._told = 0.0
 
     def __repr__(self) -> str:
-        return f"<Logged until {self._told:.0f} s>"
+        return f"<LoggedProgress until {self._told:.0f} s>"
 
-    def __call__(self, now: "Progress") -> None:
+    def __call__(self, now: "RunProgress") -> None:
         if now.second < self._told:  # the next run
             self._told = 0.0
         if now.second - self._told >= _EVERY:
@@ -81,7 +81,7 @@ class Logged:
             self._write(line(now, self._intended))
 
 
-def _drawn(bar: StillBar, intended: Sequence[int], now: "Progress") -> None:
+def _drawn(bar: StillBar, intended: Sequence[int], now: "RunProgress") -> None:
     bar.show(line(now, intended), min(now.second, now.seconds), now.seconds)
 
 

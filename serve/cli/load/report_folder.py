@@ -15,11 +15,11 @@ from serve.core.errors import Invalid
 from serve.core.names import check_report_name
 
 if TYPE_CHECKING:
-    from serve.load.reports.report import Report, Run, Sweep
+    from serve.load.reports.report import LoadReport, LoadRun, Sweep
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class ReportShelf:
     """Where a report goes, and what it says of itself. `asked` is NAME, NAME@V or NAME:label."""
 
     folder: Path
@@ -33,7 +33,7 @@ class Shelf:
     @classmethod
     def begin(
         cls, folder: Path, name: str, *, asked: str, scenario: str, title: str, command: str
-    ) -> "Shelf":
+    ) -> "ReportShelf":
         """A place for a report that begins now; `Invalid` where none can be kept in the end."""
         from serve.load.reports.folder import name_of
 
@@ -53,16 +53,16 @@ class Shelf:
 
     def report(
         self,
-        runs: "Sequence[Run]",
+        runs: "Sequence[LoadRun]",
         findings: Sequence[str],
         passed: bool | None,
         sweep: "Sweep | None" = None,
-    ) -> "Report":
+    ) -> "LoadReport":
         """All of it."""
         from serve.cli.load.view import with_interruption
-        from serve.load.reports.report import Report
+        from serve.load.reports.report import LoadReport
 
-        return Report(
+        return LoadReport(
             name=self.name,
             title=self.title,
             scenario=self.scenario,
@@ -77,7 +77,7 @@ class Shelf:
             versions=versions(),
         )
 
-    def keep(self, report: "Report") -> "tuple[Report, Path]":
+    def keep(self, report: "LoadReport") -> "tuple[LoadReport, Path]":
         """Write it: as it is kept, perhaps with a number behind its name, and its folder."""
         from serve.load.reports.folder import keep
 

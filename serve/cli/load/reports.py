@@ -15,9 +15,9 @@ from serve.cli.output import as_json, say, table
 from serve.core.errors import CheckFailed, Invalid
 
 if TYPE_CHECKING:
-    from serve.cli.server import Server
+    from serve.cli.server import AdminServer
     from serve.load.reports.comparison import Ratio
-    from serve.load.reports.report import Report
+    from serve.load.reports.report import LoadReport
 
 Which = Annotated[
     str,
@@ -46,7 +46,7 @@ def show_report(
     Example: servegate load report load-reports/before --html before.html
     """
     from serve.cli.load.view import document, show
-    from serve.cli.talk import Lines
+    from serve.cli.talk import LogTalk
     from serve.load.reports.folder import read
     from serve.load.reports.page import render
 
@@ -60,7 +60,7 @@ def show_report(
     if json:
         as_json(document(report, path))
         return
-    show(Lines(), report, path)
+    show(LogTalk(), report, path)
 
 
 def compare_reports(
@@ -153,7 +153,7 @@ def list_reports(
     )
 
 
-def shared(report: "Report", admin: "Server | str | None", key_file: Path | None) -> None:
+def shared(report: "LoadReport", admin: "AdminServer | str | None", key_file: Path | None) -> None:
     """Upload a report to the gateway."""
     gateway = connect(admin, key_file)
     gateway.post("/api/load/reports", report.to_json())

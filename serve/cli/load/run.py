@@ -121,12 +121,12 @@ def run(
     from serve.cli.asked import parse_asked
     from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
-    from serve.cli.load.inputs import Wish
+    from serve.cli.load.inputs import InputRequest
     from serve.cli.load.interrupts import STOPPED
     from serve.cli.load.lanes import Calls, ends_of
-    from serve.cli.load.report_folder import Shelf
+    from serve.cli.load.report_folder import ReportShelf
     from serve.cli.load.search import search
-    from serve.cli.load.single_run import Generator, Pace, Running, conclude, measure
+    from serve.cli.load.single_run import CallPace, GeneratorOptions, Running, conclude, measure
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
     from serve.load.runner import require_locust
@@ -139,12 +139,12 @@ def run(
             parse_asked(model),
             ends,
             tuple(protocol or ()),
-            Wish(tuple(inputs or ("random",)), batch, expect, random_bodies, seed),
+            InputRequest(tuple(inputs or ("random",)), batch, expect, random_bodies, seed),
             sequence=sequences,
             timeout=parse_seconds(timeout),
             checked=not no_check,
         )
-        generator = Generator(
+        generator = GeneratorOptions(
             workers=workers,
             listen=listen,
             expect=expect_workers,
@@ -154,10 +154,10 @@ def run(
             seed=seed,
         )
         length = parse_seconds(seconds) if seconds else 0.0
-        pace = Pace(rate, length, arrivals, closed, parse_seconds(think))
+        pace = CallPace(rate, length, arrivals, closed, parse_seconds(think))
         running = Running(talking, calls, generator, observe=not no_observe)
         kind = "find-max" if find_max else "run"
-        shelf = Shelf.begin(
+        shelf = ReportShelf.begin(
             out,
             name,
             asked=model,

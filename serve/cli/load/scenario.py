@@ -101,11 +101,11 @@ def run_scenario(
     from serve.cli.client import connect
     from serve.cli.endings import report_end
     from serve.cli.load.command import command_of
-    from serve.cli.load.inputs import Wish
+    from serve.cli.load.inputs import InputRequest
     from serve.cli.load.interrupts import STOPPED, Stopping
     from serve.cli.load.lanes import Calls, ends_of
-    from serve.cli.load.report_folder import Shelf
-    from serve.cli.load.single_run import Generator, Running, conclude
+    from serve.cli.load.report_folder import ReportShelf
+    from serve.cli.load.single_run import GeneratorOptions, Running, conclude
     from serve.cli.load.stage import CommandStage, play
     from serve.cli.talk import talk
     from serve.load.arrivals import parse_seconds
@@ -124,10 +124,10 @@ def run_scenario(
         ends = ends_of(url, grpc_url, admin_url, metrics_url, key_file)
         if chosen.changes:
             connect(ends.admin, key_file).require_own()
-        wish = Wish(tuple(inputs or ("random",)), batch, expect, random_bodies, seed)
+        wish = InputRequest(tuple(inputs or ("random",)), batch, expect, random_bodies, seed)
         patience = parse_seconds(timeout)
         calls = Calls(asked, ends, tuple(protocol or ()), wish, timeout=patience)
-        generator = Generator(workers=workers, most=connections, timeout=patience, seed=seed)
+        generator = GeneratorOptions(workers=workers, most=connections, timeout=patience, seed=seed)
         stage = CommandStage(
             Running(talking, calls, generator, observe=not no_observe),
             Stopping(),
@@ -137,7 +137,7 @@ def run_scenario(
             objective=slo,
             kill_command=kill_command,
         )
-        shelf = Shelf.begin(
+        shelf = ReportShelf.begin(
             out,
             name,
             asked=model,

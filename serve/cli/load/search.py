@@ -4,14 +4,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from serve.cli.load.interrupts import Stopping, until_stopped
-from serve.cli.load.report_folder import Shelf
-from serve.cli.load.single_run import Pace, Running, make_lanes
+from serve.cli.load.report_folder import ReportShelf
+from serve.cli.load.single_run import CallPace, Running, make_lanes
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
     from serve.load.plan import Lane
-    from serve.load.rate_search import Found, Trial
-    from serve.load.reports.report import Report, Run, Sweep
+    from serve.load.rate_search import RateTrial, SearchResult
+    from serve.load.reports.report import LoadReport, LoadRun, Sweep
 
 FIRST = 50.0  # calls/s of the first trial
 MOST = 100_000.0
@@ -20,8 +20,8 @@ _REACHED = "achieved>99%"  # refused calls have no latency: without this they wo
 
 
 def search(
-    running: Running, pace: Pace, shelf: Shelf, objective: str, most: float
-) -> "tuple[Report, bool]":
+    running: Running, pace: CallPace, shelf: ReportShelf, objective: str, most: float
+) -> "tuple[LoadReport, bool]":
     """The highest rate that meets the objective; and whether the search was ended early."""
     from serve.load.rate_search import find_max
     from serve.load.reports.objectives import parse_objective
@@ -38,7 +38,7 @@ def search(
     pace = replace(pace, rate=pace.rate or FIRST, seconds=pace.seconds or _SECONDS)
     trials = _Trials(running, pace, objective, make_lanes(running))
 
-    async def work(stopping: Stopping) -> "Found | None":
+    async def work(stopping: Stopping) -> "SearchResult | None":
         trials.stopping = stopping
         try:
             return await find_max(trials.attempt, first=pace.rate, most=most or MOST)
@@ -59,21 +59,21 @@ class _Trials:
     """Makes the runs of a search, and keeps them."""
 
     def __init__(
-        self, running: Running, pace: Pace, objective: str, lanes: "tuple[Lane, ...]"
+        self, running: Running, pace: CallPace, objective: str, lanes: "tuple[Lane, ...]"
     ) -> None:
         self._running = running
         self._pace = pace
         self._objective = objective
         self._lanes = lanes
         self.stopping = Stopping()
-        self.runs: list[tuple[float, Run]] = []
+        self.runs: list[tuple[float, LoadRun]] = []
 
     def __repr__(self) -> str:
         return f"<_Trials {len(self.runs)} made>"
 
-    async def attempt(self, rate: float, number: int) -> "Trial":
+    async def attempt(self, rate: float, number: int) -> "RateTrial":
         """One run at a rate."""
-        from serve.load.rate_search import Trial
+        from serve.load.rate_search import RateTrial
         from serve.load.reports.amounts import rate_text
         from serve.load.reports.objectives import judge_run
         from serve.load.reports.summary import total
@@ -94,12 +94,14 @@ class _Trials:
             rate=rate,
             passed=not missed,
         )
-        return Trial(
+        return RateTrial(
             rate, not missed, why="; ".join(missed), achieved=row.rate, p99=row.latency.p99
         )
 
 
-def _report(shelf: Shelf, trials: _Trials, found: "Found | None", objective: str) -> "Report":
+def _report(
+    shelf: ReportShelf, trials: _Trials, found: "SearchResult | None", objective: str
+) -> "LoadReport":
     from serve.cli.load.view import limits
     from serve.load.reports.amounts import rate_text
 
@@ -118,7 +120,7 @@ def _report(shelf: Shelf, trials: _Trials, found: "Found | None", objective: str
     return shelf.report(runs, said, passed, _sweep(trials, found))
 
 
-def _sweep(trials: _Trials, found: "Found | None") -> "Sweep":
+def _sweep(trials: _Trials, found: "SearchResult | None") -> "Sweep":
     """p99 by rate, in the order of the report's runs."""
     from serve.load.reports.report import Sweep
     from serve.load.reports.summary import total

@@ -9,21 +9,21 @@ import typer
 from serve.cli.endings import INTERRUPTED
 from serve.cli.load.interrupts import Stopping, until_stopped
 from serve.cli.load.lanes import Calls
-from serve.cli.load.report_folder import Shelf
+from serve.cli.load.report_folder import ReportShelf
 from serve.cli.output import exit_code
-from serve.cli.talk import Talk
+from serve.cli.talk import CommandTalk
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
     from serve.load.observed_run import Action
-    from serve.load.plan import Arrivals, Closed, Lane, Plan
-    from serve.load.reports.report import Report, Run
+    from serve.load.plan import Arrivals, Closed, Lane, LoadPlan
+    from serve.load.reports.report import LoadReport, LoadRun
 
 _DEFAULT = 60.0  # seconds of a run for which nothing was said
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CallPace:
     """When calls start, as it was asked. `seconds` 0: a trace to its end, others for a minute.
 
     `users` above 0: the closed loop.
@@ -78,7 +78,7 @@ _SHAPED = ("spike", "diurnal")  # over a rate; ramps and steps have rates of the
 
 
 @dataclass(frozen=True, slots=True)
-class Generator:
+class GeneratorOptions:
     """What makes the calls, and how hard."""
 
     workers: int = 1
@@ -89,12 +89,12 @@ class Generator:
     warm_up: float = 2.0
     seed: int = 0
 
-    def plan(self, lanes: "tuple[Lane, ...]", pace: Pace, model: str) -> "Plan":
+    def plan(self, lanes: "tuple[Lane, ...]", pace: CallPace, model: str) -> "LoadPlan":
         """The plan of a run."""
-        from serve.load.plan import Plan
+        from serve.load.plan import LoadPlan
 
         arrivals, closed = pace.loop()
-        return Plan(
+        return LoadPlan(
             lanes,
             seconds=pace.length(arrivals),
             arrivals=arrivals,
@@ -111,25 +111,25 @@ class Generator:
 class Running:
     """Makes runs, and shows how they go. `observe`: whether the gateway's side is asked."""
 
-    talk: Talk
+    talk: CommandTalk
     calls: Calls
-    generator: Generator
+    generator: GeneratorOptions
     observe: bool = True
 
     async def perform(
         self,
-        plan: "Plan",
+        plan: "LoadPlan",
         stopping: Stopping,
         *,
         label: str,
         actions: "Sequence[Action]" = (),
         objective: str = "",
-    ) -> "Run":
+    ) -> "LoadRun":
         """One run of a plan."""
         from serve.cli.load.progress import watching
         from serve.load.arrivals import intended
         from serve.load.observed_run import perform
-        from serve.load.observer import Observer
+        from serve.load.observer import RunObserver
 
         generator = self.generator
         target = self.calls.ends.target(self.calls.asked)
@@ -144,7 +144,7 @@ class Running:
                 workers=generator.workers,
                 listen=generator.listen,
                 expect=generator.expect,
-                observer=Observer(target) if self.observe else None,
+                observer=RunObserver(target) if self.observe else None,
                 actions=actions,
                 tell=watch,
                 stop=stopping.event,
@@ -156,7 +156,9 @@ def make_lanes(running: Running) -> "tuple[Lane, ...]":
     return running.calls.lanes(lambda text: running.talk.tell("note", text))
 
 
-def measure(running: Running, pace: Pace, shelf: Shelf, objective: str) -> "tuple[Report, bool]":
+def measure(
+    running: Running, pace: CallPace, shelf: ReportShelf, objective: str
+) -> "tuple[LoadReport, bool]":
     """One run at one pace, as a report; and whether it was ended early."""
     from serve.load.reports.findings import findings
     from serve.load.reports.objectives import judge_run, parse_objective
@@ -167,7 +169,7 @@ def measure(running: Running, pace: Pace, shelf: Shelf, objective: str) -> "tupl
     lanes = make_lanes(running)
     plan = running.generator.plan(lanes, pace, running.calls.asked.model)
 
-    async def work(stopping: Stopping) -> "tuple[Run, bool]":
+    async def work(stopping: Stopping) -> "tuple[LoadRun, bool]":
         run = await running.perform(plan, stopping, label=str(pace), objective=objective)
         return run, stopping.is_asked
 
@@ -180,12 +182,12 @@ def measure(running: Running, pace: Pace, shelf: Shelf, objective: str) -> "tupl
 
 
 def conclude(
-    talk: Talk,
-    shelf: Shelf,
-    report: "Report",
+    talk: CommandTalk,
+    shelf: ReportShelf,
+    report: "LoadReport",
     *,
     is_stopped: bool,
-    share: Callable[["Report"], None] | None,
+    share: Callable[["LoadReport"], None] | None,
 ) -> Exception | None:
     """Keep a report, show it, and tell the result; what is returned is to be raised at the end."""
     from serve.cli.load.view import document, refusal, show

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from serve.cli.load.interrupts import Stopping, until_stopped
-from serve.cli.load.report_folder import Shelf
+from serve.cli.load.report_folder import ReportShelf
 from serve.cli.load.single_run import Running, make_lanes
 
 if TYPE_CHECKING:
     from serve.load.observed_run import Action
-    from serve.load.observer import Target
-    from serve.load.plan import Arrivals, Closed, Plan, Protocol
-    from serve.load.reports.report import Report, Run
-    from serve.load.scenarios.scenario import Outcome, Scenario
+    from serve.load.observer import LoadTarget
+    from serve.load.plan import Arrivals, Closed, LaneProtocol, LoadPlan
+    from serve.load.reports.report import LoadReport, LoadRun
+    from serve.load.scenarios.scenario import Scenario, ScenarioOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class CommandStage:
 
     running: Running
     stopping: Stopping
-    target: "Target"
+    target: "LoadTarget"
     seconds: float | None = None
     rate: float | None = None
     objective: str = ""
@@ -31,16 +31,16 @@ class CommandStage:
     def plan(
         self,
         *,
-        protocols: "Sequence[Protocol]" = (),
+        protocols: "Sequence[LaneProtocol]" = (),
         arrivals: "Arrivals | None" = None,
         closed: "Closed | None" = None,
         seconds: float,
         batch: int | None = None,
         address: str = "",
         warm_up: float = 0.0,
-    ) -> "Plan":
+    ) -> "LoadPlan":
         """See `Stage`. A first call is made only to the gateway."""
-        from serve.load.plan import Plan
+        from serve.load.plan import LoadPlan
 
         calls, generator = self.running.calls, self.running.generator
         calls = calls.but(
@@ -49,7 +49,7 @@ class CommandStage:
             address=address,
             checked=calls.checked and not address,
         )
-        return Plan(
+        return LoadPlan(
             make_lanes(replace(self.running, calls=calls)),
             seconds=seconds,
             arrivals=arrivals,
@@ -62,8 +62,8 @@ class CommandStage:
         )
 
     async def perform(
-        self, plan: "Plan", *, label: str, actions: "Sequence[Action]" = (), objective: str = ""
-    ) -> "Run":
+        self, plan: "LoadPlan", *, label: str, actions: "Sequence[Action]" = (), objective: str = ""
+    ) -> "LoadRun":
         """See `Stage`."""
         return await self.running.perform(
             plan, self.stopping, label=label, actions=actions, objective=objective
@@ -74,10 +74,12 @@ class CommandStage:
         self.running.talk.tell("note", text)
 
 
-def play(scenario: "Scenario", stage: CommandStage, shelf: Shelf) -> "tuple[Report, bool]":
+def play(
+    scenario: "Scenario", stage: CommandStage, shelf: ReportShelf
+) -> "tuple[LoadReport, bool]":
     """Play a scenario; its report, and whether it was ended early."""
 
-    async def work(stopping: Stopping) -> "tuple[Outcome, bool]":
+    async def work(stopping: Stopping) -> "tuple[ScenarioOutcome, bool]":
         outcome = await scenario.play(replace(stage, stopping=stopping))
         return outcome, stopping.is_asked
 
@@ -90,7 +92,7 @@ def play(scenario: "Scenario", stage: CommandStage, shelf: Shelf) -> "tuple[Repo
     return told.report(runs, _findings(outcome, runs), passed, outcome.sweep), is_stopped
 
 
-def _passed(outcome: "Outcome") -> bool | None:
+def _passed(outcome: "ScenarioOutcome") -> bool | None:
     """By the scenario's own conditions and all objectives; None where there are none."""
     from serve.load.reports.objectives import judge_run
 
@@ -100,7 +102,7 @@ def _passed(outcome: "Outcome") -> bool | None:
     return all(verdicts) if verdicts else None
 
 
-def _findings(outcome: "Outcome", runs: "Sequence[Run]") -> list[str]:
+def _findings(outcome: "ScenarioOutcome", runs: "Sequence[LoadRun]") -> list[str]:
     """Where the generator was the limit, what was not met, what the scenario says; all else."""
     from serve.cli.load.view import limits
     from serve.load.reports.findings import findings

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from serve.cli.conversion import plain_table
 from serve.cli.output import say
-from serve.cli.talk import Events, Talk
+from serve.cli.talk import CommandTalk, JsonEvents
 from serve.core.errors import CheckFailed
 
 if TYPE_CHECKING:
-    from serve.load.reports.objectives import Judged
-    from serve.load.reports.report import Report, Run
-    from serve.load.reports.summary import Quantiles, Row
+    from serve.load.reports.objectives import JudgedObjective
+    from serve.load.reports.report import LoadReport, LoadRun
+    from serve.load.reports.summary import Quantiles, SummaryRow
 
 _HEADS = ("PROTOCOL", "VERSION", "CALLS", "OK/S", "P50", "P90", "P99", "P99.9", "MAX", "FAILED")
 
 
-def show(talk: Talk, report: "Report", path: Path | None) -> None:
+def show(talk: CommandTalk, report: "LoadReport", path: Path | None) -> None:
     """The table and the findings on stdout, and on stderr where the report is.
 
     Programs are told by the last event, see `document`.
     """
-    if isinstance(talk, Events):
+    if isinstance(talk, JsonEvents):
         return
     _table(report.runs)
     print()
@@ -34,7 +34,7 @@ def show(talk: Talk, report: "Report", path: Path | None) -> None:
         say(f"  report: {path / 'report.html'}")
 
 
-def document(report: "Report", path: Path | None) -> dict[str, Any]:
+def document(report: "LoadReport", path: Path | None) -> dict[str, Any]:
     """For programs: quantiles are in milliseconds, and null where nothing was measured."""
     from serve.load.reports.objectives import judge_run
     from serve.load.reports.summary import rows, total
@@ -59,7 +59,7 @@ def document(report: "Report", path: Path | None) -> dict[str, Any]:
     }
 
 
-def refusal(report: "Report") -> CheckFailed | None:
+def refusal(report: "LoadReport") -> CheckFailed | None:
     """The error of a report that has not passed: exit status 7."""
     from serve.load.reports.objectives import judge_run
 
@@ -77,7 +77,7 @@ def refusal(report: "Report") -> CheckFailed | None:
     return error
 
 
-def with_interruption(runs: "Sequence[Run]", findings: Sequence[str]) -> list[str]:
+def with_interruption(runs: "Sequence[LoadRun]", findings: Sequence[str]) -> list[str]:
     """The findings; that a run was ended early stands before all others."""
     said = list(findings)
     for run in runs:
@@ -92,7 +92,7 @@ def with_interruption(runs: "Sequence[Run]", findings: Sequence[str]) -> list[st
     return said
 
 
-def limits(runs: "Sequence[Run]") -> list[str]:
+def limits(runs: "Sequence[LoadRun]") -> list[str]:
     """A sentence if the generator was the limit of any of them, and not the server."""
     from serve.load.reports.bottleneck import bottleneck
 
@@ -103,7 +103,7 @@ def limits(runs: "Sequence[Run]") -> list[str]:
     return [said if len(runs) == 1 else f"In {len(found)} of {len(runs)} runs ({label}, …): {said}"]
 
 
-def _table(runs: "Sequence[Run]") -> None:
+def _table(runs: "Sequence[LoadRun]") -> None:
     from serve.load.reports.summary import rows
 
     several = len(runs) > 1
@@ -113,9 +113,9 @@ def _table(runs: "Sequence[Run]") -> None:
     plain_table(("RUN", *_HEADS) if several else _HEADS, lines)
 
 
-def _lines(rows: "Iterable[Row]") -> list[tuple[str, ...]]:
+def _lines(rows: "Iterable[SummaryRow]") -> list[tuple[str, ...]]:
     """A line for each lane, and for each of its versions where it has several."""
-    by_lane: dict[str, list[Row]] = {}
+    by_lane: dict[str, list[SummaryRow]] = {}
     for row in rows:
         by_lane.setdefault(row.lane, []).append(row)
     lines = []
@@ -128,7 +128,7 @@ def _lines(rows: "Iterable[Row]") -> list[tuple[str, ...]]:
     return lines
 
 
-def _line(lane: str, version: str, row: "Row") -> tuple[str, ...]:
+def _line(lane: str, version: str, row: "SummaryRow") -> tuple[str, ...]:
     from serve.load.reports.amounts import figures, share_text, time_text
 
     times = row.latency
@@ -145,7 +145,7 @@ def _line(lane: str, version: str, row: "Row") -> tuple[str, ...]:
     )
 
 
-def _row(row: "Row") -> dict[str, Any]:
+def _row(row: "SummaryRow") -> dict[str, Any]:
     return {
         "lane": row.lane,
         "protocol": row.protocol,
@@ -164,7 +164,7 @@ def _quantiles(times: "Quantiles") -> dict[str, float | None]:
     return {name: number(value * 1000) for name, value in asdict(times).items() if name != "count"}
 
 
-def _judged(one: "Judged") -> dict[str, Any]:
+def _judged(one: "JudgedObjective") -> dict[str, Any]:
     return {"condition": str(one.condition), "value": number(one.value), "passed": one.passed}
 
 

@@ -16,7 +16,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
-from serve.control.artifacts.objects import Found
+from serve.control.artifacts.objects import ListedObject
 from serve.core.errors import CannotStart, NoSpace, NotFound, Unavailable
 
 _PIECE = 8 << 20  # bytes of one range, and of one part of an upload
@@ -90,12 +90,14 @@ class BucketObjects:
             yield bytes(piece)
             start = end
 
-    async def list(self, prefix: str) -> AsyncIterator[Found]:
+    async def list(self, prefix: str) -> AsyncIterator[ListedObject]:
         """Every object whose key starts with these whole parts."""
         with self._telling():
             async for batch in obstore.list(self._store, prefix):
                 for meta in batch:
-                    yield Found(meta["path"], meta["size"], meta["last_modified"].timestamp())
+                    yield ListedObject(
+                        meta["path"], meta["size"], meta["last_modified"].timestamp()
+                    )
 
     async def remove(self, key: str) -> None:
         """Take an object away; one that is not there is no error."""

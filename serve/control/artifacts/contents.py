@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.conversion.report import unverified_in
 from serve.core.errors import Invalid
-from serve.core.versions import CONVERSION, FLAVOURS, PLANS, File, Layout
+from serve.core.versions import CONVERSION, FLAVOURS, PLANS, Layout, VersionFile
 from serve.tensors.contracts import MOST_BYTES, Contract
 from serve.triton.config import Configuration
 
@@ -22,13 +22,13 @@ SMALL = 1 << 20  # bytes; configurations, labels and documents beyond this are n
 class Contents:
     """What the files of one version say; `Invalid` for every file that does not say it well."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: ArtifactStorage) -> None:
         self._storage = storage
 
     def __repr__(self) -> str:
         return f"<Contents {self._storage}>"
 
-    async def text(self, file: File) -> str:
+    async def text(self, file: VersionFile) -> str:
         """A small file of UTF-8 text."""
         if file.size > SMALL:
             raise Invalid(f"'{file.path}' is larger than {SMALL} bytes")
@@ -91,7 +91,7 @@ class Contents:
         }
         return await asyncio.to_thread(Contract.read, files)  # which may be 64 MiB
 
-    async def bring(self, files: Iterable[File], folder: Path) -> None:
+    async def bring(self, files: Iterable[VersionFile], folder: Path) -> None:
         """Put files below a folder, each at its own path."""
         for file in files:
             target = folder / file.path

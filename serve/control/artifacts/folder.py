@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
 
 from serve.control.artifacts.durable import DRAFT, Disk, create, draft_in, telling
-from serve.control.artifacts.objects import Found
+from serve.control.artifacts.objects import ListedObject
 from serve.core.errors import CannotStart, NotFound
 
 _READ_ONLY = 0o444
@@ -61,7 +61,7 @@ class FolderObjects:
         finally:
             os.close(descriptor)
 
-    async def list(self, prefix: str) -> AsyncIterator[Found]:
+    async def list(self, prefix: str) -> AsyncIterator[ListedObject]:
         """Every object whose key starts with these whole parts."""
         for found in await asyncio.to_thread(lambda: list(self._walk(prefix))):
             yield found
@@ -144,7 +144,7 @@ class FolderObjects:
             self._disk.sync_folder(folder.parent)
         return target
 
-    def _walk(self, prefix: str) -> Iterator[Found]:
+    def _walk(self, prefix: str) -> Iterator[ListedObject]:
         with telling("the storage folder"):
             for folder, _, names in os.walk(self._root / prefix):
                 for name in names:
@@ -154,7 +154,7 @@ class FolderObjects:
                     except FileNotFoundError:
                         continue
                     key = path.relative_to(self._root).as_posix()
-                    yield Found(key, about.st_size, about.st_mtime)
+                    yield ListedObject(key, about.st_size, about.st_mtime)
 
 
 def _sweep(drafts: Path) -> None:

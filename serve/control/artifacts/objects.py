@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedObject:
     """An object of a listing: its size in bytes, and when it was written (seconds, epoch)."""
 
     key: str
@@ -36,7 +36,7 @@ class Objects(Protocol):
     def read(self, key: str, start: int = 0) -> AsyncGenerator[bytes, None]:
         """The object from byte `start` on, in pieces; `NotFound` when there is none."""
 
-    def list(self, prefix: str) -> AsyncIterator[Found]:
+    def list(self, prefix: str) -> AsyncIterator[ListedObject]:
         """Every object whose key starts with these whole parts, in any order."""
 
     async def remove(self, key: str) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from serve.control.artifacts.durable import Disk, create, draft_in, telling
 from serve.control.artifacts.objects import Objects
 from serve.core.errors import CannotStart, Conflict, DigestMismatch, Invalid
-from serve.core.versions import File, Manifest
+from serve.core.versions import Manifest, VersionFile
 
 _BLOB = re.compile(r"^blobs/sha256/[0-9a-f]{2}/([0-9a-f]{64})\Z")
 _MANIFEST = re.compile(r"^manifests/([^/]+)/([1-9][0-9]{0,17})\.json\Z")
@@ -27,14 +27,14 @@ _LARGEST_MANIFEST = 1 << 24  # bytes
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP)
 
 
-class Storage:
+class ArtifactStorage:
     """Blobs and manifests in a folder or a bucket."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
     def __repr__(self) -> str:
-        return f"<Storage {self._objects!r}>"
+        return f"<ArtifactStorage {self._objects!r}>"
 
     @property
     def objects(self) -> Objects:
@@ -42,7 +42,7 @@ class Storage:
         return self._objects
 
     @classmethod
-    def of(cls, url: str, **config: str) -> "Storage":
+    def of(cls, url: str, **config: str) -> "ArtifactStorage":
         """The storage at a folder's path or at `s3://`, `gs://` or `az://`; `CannotStart`.
 
         Credentials and endpoint come from the environment; `config` goes before it (see obstore).
@@ -64,7 +64,7 @@ class Storage:
         """Whether the blob is there, with this size."""
         return await self._objects.size(blob_key(sha256)) == size
 
-    async def add_file(self, path: Path, file: File) -> None:
+    async def add_file(self, path: Path, file: VersionFile) -> None:
         """Keep a file whose digest somebody has verified; the file at `path` is gone then.
 
         `NoSpace` and `Unavailable` leave it as it is.
@@ -99,7 +99,7 @@ class Storage:
         """Where the blob lies on this machine if it is there, for hard links; None for a bucket."""
         return self._objects.path(blob_key(sha256))
 
-    async def fetch(self, file: File, target: Path) -> None:
+    async def fetch(self, file: VersionFile, target: Path) -> None:
         """Bring a blob to a path whose folder exists; it replaces what is there.
 
         A hard link where the storage is a folder on the same disk and the blob has none yet: of
@@ -156,7 +156,7 @@ class Storage:
                     raise Invalid(f"'{key}' is larger than {most} bytes")
         return bytes(data)
 
-    async def _copy(self, file: File, target: Path) -> None:
+    async def _copy(self, file: VersionFile, target: Path) -> None:
         """Write the blob as a draft beside the target; verify, sync and rename it."""
         copy = _Copy(draft_in(target.parent))
         try:
@@ -201,7 +201,7 @@ class _Copy:
                 os.close(descriptor)
 
 
-def _linked(source: Path, file: File, target: Path) -> bool:
+def _linked(source: Path, file: VersionFile, target: Path) -> bool:
     """Make the target the only hard link of the source; whether that can be.
 
     A second one would make the first look younger: links share their time of change, and Triton

@@ -13,7 +13,7 @@ from serve.control.batching.situation import Situation
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AdviceRule:
     """One rule: its stable name, and the function that looks."""
 
     name: str
@@ -26,7 +26,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class BatchingAdvice:
     """One finding of one rule; as text it is a sentence."""
 
     rule: str
@@ -38,33 +38,35 @@ class Advice:
         return f"{self.field}: {self.why}. Try: {self.fix} [{self.rule}]"
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[AdviceRule, ...] = (
     # whether calls are put together
-    Rule("batching-off", advice_rules.batching_off),
-    Rule("clients-batch", advice_rules.clients_batch),
+    AdviceRule("batching-off", advice_rules.batching_off),
+    AdviceRule("clients-batch", advice_rules.clients_batch),
     # how long they wait for that
-    Rule("delay-beyond-objective", advice_rules.delay_beyond_objective),
-    Rule("delay-without-company", advice_rules.delay_without_company),
-    Rule("delay-in-vain", advice_rules.delay_in_vain),
-    Rule("preferred-unreached", advice_rules.preferred_unreached),
+    AdviceRule("delay-beyond-objective", advice_rules.delay_beyond_objective),
+    AdviceRule("delay-without-company", advice_rules.delay_without_company),
+    AdviceRule("delay-in-vain", advice_rules.delay_in_vain),
+    AdviceRule("preferred-unreached", advice_rules.preferred_unreached),
     # how many fit
-    Rule("largest-below-objective", advice_rules.largest_below_objective),
-    Rule("largest-beyond-objective", advice_rules.largest_beyond_objective),
-    Rule("largest-unreached", advice_rules.largest_unreached),
+    AdviceRule("largest-below-objective", advice_rules.largest_below_objective),
+    AdviceRule("largest-beyond-objective", advice_rules.largest_beyond_objective),
+    AdviceRule("largest-unreached", advice_rules.largest_unreached),
     # who executes them
-    Rule("instances-starved", advice_rules.instances_starved),
-    Rule("instances-idle", advice_rules.instances_idle),
+    AdviceRule("instances-starved", advice_rules.instances_starved),
+    AdviceRule("instances-idle", advice_rules.instances_idle),
     # what stands before
-    Rule("cache-useless", advice_rules.cache_useless),
-    Rule("queue-rejects", advice_rules.queue_rejects),
+    AdviceRule("cache-useless", advice_rules.cache_useless),
+    AdviceRule("queue-rejects", advice_rules.queue_rejects),
 )
 
 
-def advise(situation: Situation) -> tuple[Advice, ...]:
+def advise(situation: Situation) -> tuple[BatchingAdvice, ...]:
     """What the last minutes say, in the order of the table.
 
     Nothing below `ENOUGH` calls, nor for an ensemble, which runs nothing itself.
     """
     if not situation.is_enough or situation.batched.ensemble:
         return ()
-    return tuple(Advice(rule.name, *finding) for rule in RULES for finding in rule.check(situation))
+    return tuple(
+        BatchingAdvice(rule.name, *finding) for rule in RULES for finding in rule.check(situation)
+    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from serve.control.batching.situation import Situation
 from serve.control.batching.texts import count, per_cent, rows, seconds
-from serve.triton.lint.subject import Finding
+from serve.triton.lint.subject import LintFinding
 
 _WAITS = 0.25  # seconds queued for each second computed: from then on calls queue
 _ALONE = 1.1  # calls per execution: up to then nobody shares
@@ -19,7 +19,7 @@ _IDLE, _HALF, _FULL = 0.1, 0.5, 0.9  # shares of time in which instances compute
 _ROOM = 0.7  # utilisation of a machine below which there is room on it
 _DELAY = "dynamic_batching.max_queue_delay_microseconds"
 
-Findings = Iterator[Finding]
+Findings = Iterator[LintFinding]
 
 
 def batching_off(one: Situation) -> Findings:
@@ -33,7 +33,7 @@ def batching_off(one: Situation) -> Findings:
         and small
         and one.queues >= _WAITS
     ):
-        yield Finding(
+        yield LintFinding(
             "dynamic_batching",
             f"it is off, but calls of {rows(window.rows_per_call)} wait "
             f"{seconds(window.queue)} for an execution of {seconds(window.compute)}, and up to "
@@ -49,7 +49,7 @@ def delay_beyond_objective(one: Situation) -> Findings:
         return
     left = one.objective.limit - worst
     if 0 <= left < one.setup.delay:
-        yield Finding(
+        yield LintFinding(
             _DELAY,
             f"calls can wait {seconds(one.setup.delay)} for others, but two executions of "
             f"{rows(one.window.rows_per_execution)} leave only {seconds(left)} of the objective "
@@ -61,7 +61,7 @@ def delay_beyond_objective(one: Situation) -> Findings:
 def delay_without_company(one: Situation) -> Findings:
     """There is a delay, but a second call hardly ever arrives."""
     if _is_delayed(one) and one.window.calls_per_execution < _ALONE and not _brings_much(one):
-        yield Finding(
+        yield LintFinding(
             _DELAY,
             f"calls wait {seconds(one.window.queue)} of at most {seconds(one.setup.delay)} for "
             f"others, but an execution has only {one.window.calls_per_execution:.2f} calls",
@@ -78,7 +78,7 @@ def delay_in_vain(one: Situation) -> Findings:
         and window.rows_per_execution <= _SMALL * one.setup.max_batch_size
         and one.busy < _HALF
     ):
-        yield Finding(
+        yield LintFinding(
             _DELAY,
             f"calls wait {seconds(window.queue)} of at most {seconds(one.setup.delay)}, but "
             f"batches have {rows(window.rows_per_execution)} of {one.setup.max_batch_size}, and "
@@ -103,7 +103,7 @@ def preferred_unreached(one: Situation) -> Findings:
     reached = sum(sizes[size].count for size in setup.preferred if size in sizes)
     if reached / every < _SELDOM:
         named = " or ".join(map(str, setup.preferred))
-        yield Finding(
+        yield LintFinding(
             "dynamic_batching.preferred_batch_size",
             f"{count(reached)} of {count(every)} executions had the size {named}; the largest "
             f"had {rows(one.window.largest)}",
@@ -119,7 +119,7 @@ def instances_starved(one: Situation) -> Findings:
     if used is None or used >= _ROOM or not is_batched:
         return
     if one.queues > 1 and one.busy >= _FULL:
-        yield Finding(
+        yield LintFinding(
             "instance_group.count",
             f"calls wait {seconds(one.window.queue)} for an execution of "
             f"{seconds(one.window.compute)}, {_instances(one)} busy {per_cent(one.busy)} of the "
@@ -131,7 +131,7 @@ def instances_starved(one: Situation) -> Findings:
 def instances_idle(one: Situation) -> Findings:
     """Several instances are mostly idle, and each has its own copy of the model."""
     if one.setup.instances > 1 and one.window.computing and one.busy < _IDLE:
-        yield Finding(
+        yield LintFinding(
             "instance_group.count",
             f"{_instances(one)} busy only {per_cent(one.busy)} of the time, and each has a copy of "
             "the model in memory",
@@ -146,7 +146,7 @@ def largest_below_objective(one: Situation) -> Findings:
     if not one.setup.batches or allowed is None or allowed < 2 * largest:
         return
     if full >= _SMALL and not _brings_much(one):
-        yield Finding(
+        yield LintFinding(
             "max_batch_size",
             f"{per_cent(full)} of the executions are full with {rows(largest)}, and the objective "
             f"{one.objective} allows {allowed}; two executions of that size take "
@@ -162,7 +162,7 @@ def largest_beyond_objective(one: Situation) -> Findings:
         return
     beyond = one.window.share_from(allowed + 1)
     if beyond > _SELDOM and one.setup.max_batch_size > allowed:
-        yield Finding(
+        yield LintFinding(
             "max_batch_size",
             f"it is {one.setup.max_batch_size}, but the objective {one.objective} allows "
             f"{allowed}; {per_cent(beyond)} of the executions are larger, and two of "
@@ -175,7 +175,7 @@ def largest_unreached(one: Situation) -> Findings:
     """The largest batch is far below `max_batch_size`, even under load."""
     largest, seen = one.setup.max_batch_size, one.window.largest
     if one.setup.batches and 0 < seen <= _SMALL * largest and one.busy >= _HALF:
-        yield Finding(
+        yield LintFinding(
             "max_batch_size",
             f"it is {largest}, but the largest execution had {rows(seen)}, although instances are "
             f"busy {per_cent(one.busy)} of the time; larger batches only reserve memory",
@@ -189,7 +189,7 @@ def clients_batch(one: Situation) -> Findings:
         to = (
             "--delay 0us" if one.setup.delay else f"--max-batch-size {4 * one.setup.max_batch_size}"
         )
-        yield Finding(
+        yield LintFinding(
             "dynamic_batching",
             f"calls have {rows(one.window.rows_per_call)} each, and an execution has at most "
             f"{one.setup.max_batch_size}, so two calls do not fit into one execution",
@@ -206,7 +206,7 @@ def cache_useless(one: Situation) -> Findings:
     hits, misses = one.window.counted.hits, one.window.counted.misses
     asked = hits + misses
     if one.batched.caches and asked and hits / asked < _SELDOM:
-        yield Finding(
+        yield LintFinding(
             "response_cache",
             f"it had the response for {count(hits)} of {count(asked)} calls, but hashes every call "
             "and stores every response",
@@ -218,7 +218,7 @@ def queue_rejects(one: Situation) -> Findings:
     """A full queue rejects calls."""
     refused, came, limit = one.took.refused, one.took.calls, one.batched.queue_limit
     if limit and came and refused / came > _SELDOM:
-        yield Finding(
+        yield LintFinding(
             "dynamic_batching.default_queue_policy.max_queue_size",
             f"{limit} calls can wait, and {count(refused)} of {count(came)} calls were rejected",
             f"servegate batching set {one.asked} --queue size={2 * limit}",

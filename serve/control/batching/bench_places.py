@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from serve.control.artifacts.contents import scratch
-from serve.control.artifacts.storage import Storage
-from serve.control.batching.bench_subjects import Subject
+from serve.control.artifacts.storage import ArtifactStorage
+from serve.control.batching.bench_subjects import BenchSubject
 from serve.control.fleet import Fleet
 from serve.control.publication.trials import lay_out, orders_of
 from serve.control.reconciliation.loans import Lending
@@ -33,7 +33,7 @@ _LOADING = 300.0  # seconds for a load
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenBench:
     """A Triton that has loaded the subject.
 
     `load` loads it with other fields and raises why it cannot; `is_over` returns why there is
@@ -45,12 +45,12 @@ class Opened:
     is_over: Callable[[], Awaitable[str]]
 
 
-class Place(Protocol):
+class BenchPlace(Protocol):
     """Where something is measured."""
 
     def open(
-        self, subject: Subject, fields: Fields
-    ) -> contextlib.AbstractAsyncContextManager[Opened]:
+        self, subject: BenchSubject, fields: Fields
+    ) -> contextlib.AbstractAsyncContextManager[OpenBench]:
         """Load it there; at the end everything is as before."""
         ...
 
@@ -61,7 +61,7 @@ class ThrowAway:
     def __init__(
         self,
         quarantine: Quarantine | None,
-        storage: Storage,
+        storage: ArtifactStorage,
         *,
         folder: Path,
         plain: Path | None,
@@ -77,7 +77,7 @@ class ThrowAway:
         return f"<ThrowAway {self._quarantine or 'without a Triton'}>"
 
     @contextlib.asynccontextmanager
-    async def open(self, subject: Subject, fields: Fields) -> AsyncIterator[Opened]:
+    async def open(self, subject: BenchSubject, fields: Fields) -> AsyncIterator[OpenBench]:
         """Start it; `TrialFailed` says what is wrong with the version or the fields."""
         if self._quarantine is None:
             raise Invalid(
@@ -102,7 +102,7 @@ class ThrowAway:
                     await trial.is_over()
                     return "its Triton died or used too much memory"
 
-                yield Opened(trial.replica, load, is_over)
+                yield OpenBench(trial.replica, load, is_over)
 
 
 class Drained:
@@ -142,7 +142,7 @@ class Drained:
         if lent:
             self._notes.clear()
 
-    def on(self, replica: str) -> Place:
+    def on(self, replica: str) -> BenchPlace:
         """This replica as a place; `NotFound` when there is none of this name."""
         if self._lending(replica) is None:
             known = ", ".join(sorted(self._fleet.staying))
@@ -150,7 +150,9 @@ class Drained:
         return _Replica(self, replica)
 
     @contextlib.asynccontextmanager
-    async def open(self, name: str, subject: Subject, fields: Fields) -> AsyncIterator[Opened]:
+    async def open(
+        self, name: str, subject: BenchSubject, fields: Fields
+    ) -> AsyncIterator[OpenBench]:
         """See `Place.open`."""
         held, lending = self._held(name, subject), self._lending(name)
         assert lending is not None, "what holds something has a keeper"
@@ -180,13 +182,13 @@ class Drained:
             async with lending.lent(subject.name):
                 self._notes.add(name, subject.name)
                 await load(fields)
-                yield Opened(replica, load, is_over)
+                yield OpenBench(replica, load, is_over)
             if lending.is_back(subject.name):
                 self._notes.clear()
         finally:
             await control.close()
 
-    def _held(self, name: str, subject: Subject) -> tuple[int, ...]:
+    def _held(self, name: str, subject: BenchSubject) -> tuple[int, ...]:
         """The versions under the subject's name there; `Invalid` where it cannot be lent."""
         seen = self._fleet.observations.get(name)
         if seen is None or self._fleet.is_retired(name):
@@ -210,8 +212,8 @@ class _Replica:
     name: str
 
     def open(
-        self, subject: Subject, fields: Fields
-    ) -> contextlib.AbstractAsyncContextManager[Opened]:
+        self, subject: BenchSubject, fields: Fields
+    ) -> contextlib.AbstractAsyncContextManager[OpenBench]:
         return self.drained.open(self.name, subject, fields)
 
 

@@ -7,17 +7,17 @@ from typing import Any
 from serve.control.batching.served import served
 from serve.control.inventory import Inventory
 from serve.control.models import Models
-from serve.control.publication.ensembles import Part, Parts, parts_of
-from serve.control.versions import Version
+from serve.control.publication.ensembles import PinnableVersions, PinnedStep, parts_of
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid
-from serve.core.flavours import Flavour, Flavours, Machine
+from serve.core.flavours import Flavour, Machine, VersionFlavours
 from serve.triton.config import Configuration
 from serve.triton.config_revisions import revised
 from serve.triton.flavoured import configured
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class BenchSubject:
     """One version. `name` is in Triton, `base` the configuration that it came with.
 
     `record` is None for a folder of the plain repository. `parts`: what an ensemble is made of,
@@ -28,14 +28,14 @@ class Subject:
     number: int
     name: str
     base: Configuration
-    flavours: Flavours
-    record: Version | None
-    parts: tuple[Part, ...] = ()
+    flavours: VersionFlavours
+    record: PublishedVersion | None
+    parts: tuple[PinnedStep, ...] = ()
 
-    def configured(self, fields: Mapping[str, Any], form: Flavour, machine: Machine) -> Part:
+    def configured(self, fields: Mapping[str, Any], form: Flavour, machine: Machine) -> PinnedStep:
         """What is to be loaded; `Invalid` for fields that say no configuration."""
         config = configured(revised(self.base, fields), form, machine.engine_cache)
-        return Part(self.name, self.number, config, self.record)
+        return PinnedStep(self.name, self.number, config, self.record)
 
     def form(self, machine: Machine) -> Flavour:
         """The form that a replica on this machine would run; `Invalid` where there is none."""
@@ -55,7 +55,7 @@ class Subject:
 class Subjects:
     """Finds them."""
 
-    def __init__(self, models: Models, inventory: Inventory, parts: Parts) -> None:
+    def __init__(self, models: Models, inventory: Inventory, parts: PinnableVersions) -> None:
         self._models = models
         self._inventory = inventory
         self._parts = parts
@@ -63,14 +63,14 @@ class Subjects:
     def __repr__(self) -> str:
         return f"<Subjects {len(self._inventory.models)} models>"
 
-    def find(self, model: str, number: int) -> Subject:
+    def find(self, model: str, number: int) -> BenchSubject:
         """The version; `Invalid` for what cannot be measured, whatever is changed of it."""
         one = served(self._models, self._inventory, model, number)
         parts = tuple(map(self._as_served, parts_of(one.base, self._parts)))
         flavours = one.record.forms if one.record else one.one.flavours
-        return Subject(model, number, one.name, one.base, flavours, one.record, parts)
+        return BenchSubject(model, number, one.name, one.base, flavours, one.record, parts)
 
-    def _as_served(self, part: Part) -> Part:
+    def _as_served(self, part: PinnedStep) -> PinnedStep:
         """A part with the configuration that is in force for it."""
         one = self._inventory.loadables.get(part.name)
         if one is None or one.configuration is None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.control.batching.bench_places import Drained, Fields, Opened, Place
-from serve.control.batching.bench_subjects import Subject, Subjects
+from serve.control.batching.bench_places import BenchPlace, Drained, Fields, OpenBench
+from serve.control.batching.bench_subjects import BenchSubject, Subjects
 from serve.core.errors import Conflict, NotFound, ServegateError, Unavailable
 from serve.core.replicas import Replica
 
@@ -51,8 +51,8 @@ class _Bench:
     """One bench, from the wish to its end. `ended` tells why it is over."""
 
     id: str
-    subject: Subject
-    place: Place
+    subject: BenchSubject
+    place: BenchPlace
     replica: str
     fields: Fields
     until: float
@@ -70,7 +70,7 @@ class Benches:
     def __init__(
         self,
         subjects: Subjects,
-        throw_away: Place,
+        throw_away: BenchPlace,
         drained: Drained,
         *,
         clock: Callable[[], float],
@@ -167,7 +167,7 @@ class Benches:
         bench.closed.set()
         await bench.gone.wait()
 
-    async def _serve(self, bench: _Bench, opened: Opened) -> str:
+    async def _serve(self, bench: _Bench, opened: OpenBench) -> str:
         """Change it as people wish, until it is over; why it is."""
         over = asyncio.ensure_future(opened.is_over())
         closed = asyncio.ensure_future(bench.closed.wait())
@@ -192,7 +192,7 @@ class Benches:
                 task.cancel()
 
     async def _change(
-        self, bench: _Bench, opened: Opened, fields: Fields, done: asyncio.Future[None]
+        self, bench: _Bench, opened: OpenBench, fields: Fields, done: asyncio.Future[None]
     ) -> None:
         try:
             await opened.load(fields)

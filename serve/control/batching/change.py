@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from serve.control.batching.checks import Checks
-from serve.control.batching.reconfiguration import Outcome, Phase, Reconfiguration
-from serve.control.batching.regressions import FEW, Verdict, Window, judged, window
+from serve.control.batching.reconfiguration import ChangeOutcome, Phase, Reconfiguration
+from serve.control.batching.regressions import FEW, CallWindow, ChangeVerdict, judged, window
 from serve.control.batching.rollout import Rollout, Rollouts
 from serve.control.batching.served import Served
 from serve.control.decisions import Decisions
@@ -19,7 +19,7 @@ from serve.control.live import gateway_metrics
 from serve.control.live.gateway_metrics import GatewayReading
 from serve.control.revision import CONFIGURATION
 from serve.control.snapshots import Publisher
-from serve.control.storage.store import Change, Store, etag
+from serve.control.storage.store import Store, StoreEdit, etag
 from serve.core.errors import Conflict, Invalid, PreconditionFailed, ServegateError
 from serve.core.objectives import Objective
 from serve.processes import Clock
@@ -33,7 +33,7 @@ _LONGEST_REASON = 1000  # characters
 _log = logging.getLogger("servegate.configuring")
 
 
-class Performing:
+class ChangeRunner:
     """Performs changes. `metrics` is the gateway's text, `wall` seconds of the epoch."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Performing:
         self._within = within
 
     def __repr__(self) -> str:
-        return f"<Performing {self._rollouts!r}>"
+        return f"<ChangeRunner {self._rollouts!r}>"
 
     async def perform(self, one: Reconfiguration, served: Served) -> None:
         """Bring it to its end, whatever that is."""
@@ -72,7 +72,7 @@ class Performing:
             await self._apply(one)
         except ServegateError as error:
             one.error = error
-            one.end(Outcome.FAILED, self._wall(), str(error))
+            one.end(ChangeOutcome.FAILED, self._wall(), str(error))
             _log.warning("changing the configuration of %s failed: %s", one.name, error)
 
     async def _begin(self, one: Reconfiguration, served: Served) -> bool:
@@ -84,7 +84,7 @@ class Performing:
                 one.told = "it was not tried, because this machine has no Triton for quarantine"
         except Invalid as error:
             one.error = error
-            one.end(Outcome.REFUSED, self._wall(), str(error))
+            one.end(ChangeOutcome.REFUSED, self._wall(), str(error))
             return False
         if one.wish.watch:
             one.enter(Phase.MEASURING, self._wall())
@@ -102,7 +102,7 @@ class Performing:
             one.etag = await self._write(one.name, one.body(), by.author, by.reason, by.if_match)
         why = await rollout.reached(one.etag, self._within)
         if not why and not self._is_mine(one):
-            one.end(Outcome.REPLACED, self._wall(), "it was changed again in the meantime")
+            one.end(ChangeOutcome.REPLACED, self._wall(), "it was changed again in the meantime")
             return
         if why:
             await self._take_back(one, why)
@@ -110,18 +110,20 @@ class Performing:
         generation = await self._publisher.refresh()
         await self._publisher.in_force(generation, _FOLLOW)
         if one.watch_until is None:
-            one.end(Outcome.APPLIED, self._wall())
+            one.end(ChangeOutcome.APPLIED, self._wall())
             return
         if not one.resumed:
             one.watch_until = self._wall() + one.wish.watch
         one.enter(Phase.WATCHING, self._wall())
         verdict = await self._watch(one, rollout, one.watch_until)
         if verdict is None or not self._is_mine(one):
-            one.end(Outcome.REPLACED, self._wall(), "it was changed again before its watch ended")
+            one.end(
+                ChangeOutcome.REPLACED, self._wall(), "it was changed again before its watch ended"
+            )
         elif verdict.why:
             await self._take_back(one, verdict.why)
         else:
-            one.end(Outcome.APPLIED, self._wall(), verdict.told)
+            one.end(ChangeOutcome.APPLIED, self._wall(), verdict.told)
 
     async def _take_back(self, one: Reconfiguration, why: str) -> None:
         one.enter(Phase.TAKING_BACK, self._wall(), why)
@@ -135,16 +137,18 @@ class Performing:
             now = await self._write(one.name, body, SERVEGATE, reason, one.etag)
         except PreconditionFailed:
             one.end(
-                Outcome.REPLACED, self._wall(), f"it was changed again before the rollback: {why}"
+                ChangeOutcome.REPLACED,
+                self._wall(),
+                f"it was changed again before the rollback: {why}",
             )
             return
         left = await rollout.reached(now, self._within)
         told = f"{why}; the rollback is not complete: {left}" if left else why
         one.error = Conflict(f"the configuration of '{one.model}' was rolled back", why=told)
-        one.end(Outcome.TAKEN_BACK, self._wall(), told)
+        one.end(ChangeOutcome.TAKEN_BACK, self._wall(), told)
 
     async def _write(self, name: str, body: Any, author: str, reason: str, if_match: str) -> str:
-        change = Change(CONFIGURATION, name, body, author, reason, if_match)
+        change = StoreEdit(CONFIGURATION, name, body, author, reason, if_match)
         revision = await self._store.apply(change)
         await self._reload()
         await self._publisher.refresh()
@@ -156,25 +160,30 @@ class Performing:
 
     # --- what callers see ------------------------------------------------------------------------
 
-    async def _measure(self, one: Reconfiguration, seconds: float) -> Window:
+    async def _measure(self, one: Reconfiguration, seconds: float) -> CallWindow:
         """The calls of the next seconds."""
         first = await self._reading()
         await self._clock.sleep(seconds)
         last = await self._reading()
         if first is None or last is None:
-            return Window()
+            return CallWindow()
         return window(one.model, self._objective(one.model), first, last)
 
-    async def _watch(self, one: Reconfiguration, rollout: Rollout, until: float) -> Verdict | None:
+    async def _watch(
+        self, one: Reconfiguration, rollout: Rollout, until: float
+    ) -> ChangeVerdict | None:
         """What is found until then; None when another change follows."""
         objective = self._objective(one.model)
-        first, verdict = await self._reading(), Verdict(told=f"fewer than {FEW} calls were seen")
+        first, verdict = (
+            await self._reading(),
+            ChangeVerdict(told=f"fewer than {FEW} calls were seen"),
+        )
         while not one.followed.is_set() and self._is_mine(one):
             left = until - self._wall()
             await self._clock.sleep(min(max(left, 0.0), _PAUSE))
             why = rollout.trouble(one.etag)
             if why:
-                return Verdict(why)
+                return ChangeVerdict(why)
             now = await self._reading()
             first = first or now
             if first is not None and now is not None:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from serve.control.artifacts.contents import Contents
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.batching.served import Served
 from serve.control.publication.trials import Trials
 from serve.core.errors import CheckFailed, Invalid, NotFound, TrialFailed, Unavailable
-from serve.core.versions import File
-from serve.tensors.signature import Signature
+from serve.core.versions import VersionFile
+from serve.tensors.signature import ModelSignature
 from serve.triton.config import Configuration
 from serve.triton.layout import ModelFolder
-from serve.triton.lint import Diagnosis, Severity, Subject, lint
+from serve.triton.lint import Diagnosis, LintSubject, Severity, lint
 
 _NO_DIGEST = "0" * 64
 
@@ -30,7 +30,7 @@ class Checks:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: ArtifactStorage,
         trials: Trials | None,
         *,
         plain: Path | None,
@@ -78,14 +78,14 @@ class Checks:
                 f"the configuration of '{served.model}' failed its trial and was not changed", [why]
             ) from error
 
-    async def _subject(self, served: Served) -> Subject:
+    async def _subject(self, served: Served) -> LintSubject:
         """The version with its own configuration, as far as it can be known here."""
         signature, flavours = None, ""
         if served.record is not None:
             flavours = served.record.flavours
             if served.record.signature:
-                signature = Signature.from_json(served.record.signature)
-        return Subject(
+                signature = ModelSignature.from_json(served.record.signature)
+        return LintSubject(
             served.model,
             served.base,
             await self._files(served),
@@ -94,7 +94,7 @@ class Checks:
             flavours=flavours,
         )
 
-    async def _files(self, served: Served) -> tuple[File, ...]:
+    async def _files(self, served: Served) -> tuple[VersionFile, ...]:
         try:
             if served.record is not None:
                 return (await self._storage.manifest(served.model, served.version)).files
@@ -105,16 +105,16 @@ class Checks:
         return await asyncio.to_thread(_files_in, ModelFolder(self._plain / served.name))
 
 
-async def _lint(subject: Subject, config: Configuration) -> tuple[Diagnosis, ...]:
+async def _lint(subject: LintSubject, config: Configuration) -> tuple[Diagnosis, ...]:
     return tuple(await asyncio.to_thread(lint, replace(subject, config=config)))
 
 
-def _files_in(folder: ModelFolder) -> tuple[File, ...]:
+def _files_in(folder: ModelFolder) -> tuple[VersionFile, ...]:
     """What lies in a model's folder; lint looks at the names."""
     try:
         paths = [path for path in folder.path.rglob("*") if path.is_file()]
         return tuple(
-            File(path.relative_to(folder.path).as_posix(), path.stat().st_size, _NO_DIGEST)
+            VersionFile(path.relative_to(folder.path).as_posix(), path.stat().st_size, _NO_DIGEST)
             for path in sorted(paths)
         )
     except OSError:

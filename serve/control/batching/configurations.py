@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from serve.control.batching.change import Performing
+from serve.control.batching.change import ChangeRunner
 from serve.control.batching.checks import Checks
-from serve.control.batching.reconfiguration import Outcome, Reconfiguration, Wish
-from serve.control.batching.regressions import Window
+from serve.control.batching.reconfiguration import ChangeOutcome, ChangeRequest, Reconfiguration
+from serve.control.batching.regressions import CallWindow
 from serve.control.batching.rollout import ReplicaState, Rollouts
 from serve.control.batching.served import Served, named, served
 from serve.control.inventory import Inventory
@@ -33,7 +33,7 @@ _log = logging.getLogger("servegate.configuring")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownConfiguration:
     """What a version is run by, and how far that is. `at` is seconds of the epoch, 0 for never."""
 
     served: Served
@@ -55,7 +55,7 @@ class Configuring:
         inventory: Inventory,
         rollouts: Rollouts,
         checks: Checks,
-        performing: Performing,
+        performing: ChangeRunner,
         *,
         generation: Callable[[], int],
         wall: Callable[[], float],
@@ -84,16 +84,22 @@ class Configuring:
         finally:
             for one in self._newest.values():
                 one.error = one.error or Unavailable("the control plane is stopping")
-                one.end(Outcome.FAILED, self._wall(), "the control plane stopped during the change")
+                one.end(
+                    ChangeOutcome.FAILED,
+                    self._wall(),
+                    "the control plane stopped during the change",
+                )
 
     # --- questions -------------------------------------------------------------------------------
 
-    async def show(self, model: str, version: int) -> Shown:
+    async def show(self, model: str, version: int) -> ShownConfiguration:
         """What a version is run by; `UnknownModel`, `UnknownVersion`, `Invalid` where it cannot."""
         one = served(self._models, self._inventory, model, version)
         return await self._shown(one, await self._checks.findings(one, one.effective))
 
-    async def preview(self, model: str, version: int, fields: Mapping[str, Any], by: By) -> Shown:
+    async def preview(
+        self, model: str, version: int, fields: Mapping[str, Any], by: By
+    ) -> ShownConfiguration:
         """The same, with the findings that a change would bring; refused as `set` refuses it.
 
         Nothing is tried, and nothing is written.
@@ -101,10 +107,10 @@ class Configuring:
         one, _, findings = await self._checked(model, version, fields, by)
         return await self._shown(one, findings)
 
-    async def _shown(self, one: Served, findings: tuple[Diagnosis, ...]) -> Shown:
+    async def _shown(self, one: Served, findings: tuple[Diagnosis, ...]) -> ShownConfiguration:
         rows = await self._store.history(kind=CONFIGURATION, key=one.name, limit=1)
         row = rows[0] if rows and one.decided.etag == f'"{rows[0]["id"]}"' else None
-        return Shown(
+        return ShownConfiguration(
             served=one,
             findings=findings,
             replicas=self._rollouts.states(one.name),
@@ -116,7 +122,9 @@ class Configuring:
 
     # --- commands --------------------------------------------------------------------------------
 
-    async def set(self, model: str, version: int, wish: Wish, *, wait: bool = True) -> None:
+    async def set(
+        self, model: str, version: int, wish: ChangeRequest, *, wait: bool = True
+    ) -> None:
         """Run a version in another way: in its own where no fields are given.
 
         `Invalid` and `CheckFailed` refuse it; `Conflict` tells that it was taken back, and why.
@@ -141,7 +149,7 @@ class Configuring:
             await change.ended.wait()
             if change.error is not None:
                 raise change.error
-            if change.outcome is Outcome.REPLACED:
+            if change.outcome is ChangeOutcome.REPLACED:
                 raise Conflict(f"the configuration of '{model}' was changed again")
 
     async def restore(self, name: str, body: Mapping[str, Any] | None, by: By) -> Written:
@@ -153,7 +161,7 @@ class Configuring:
                 f"'{name}' was the name of other versions at that time",
                 why="the name has been reused since then",
             )
-        wish = Wish(had.get("fields") or {}, by, tuned=had.get("tuned") or {})
+        wish = ChangeRequest(had.get("fields") or {}, by, tuned=had.get("tuned") or {})
         await self.set(one.model, one.version, wish)
         present = self._models.decisions.entry(CONFIGURATION, name).etag
         return Written(self._generation(), present)
@@ -175,7 +183,7 @@ class Configuring:
         except Exception as error:  # it is this change's problem and no other's
             _log.exception("changing the configuration of %s failed", change.name)
             change.error = ServegateError("the change failed", why=repr(error))
-            change.end(Outcome.FAILED, self._wall(), repr(error))
+            change.end(ChangeOutcome.FAILED, self._wall(), repr(error))
 
     async def _resume(self) -> None:
         """Go on with changes whose watch is not over, once it is known how the replicas are."""
@@ -190,11 +198,11 @@ class Configuring:
             except ServegateError as error:
                 _log.warning("the change of %s is no longer watched: %s", name, error)
                 continue
-            wish = Wish(entry.body.get("fields") or {}, By(row["author"], row["reason"]))
+            wish = ChangeRequest(entry.body.get("fields") or {}, By(row["author"], row["reason"]))
             change = Reconfiguration(
                 *(one.model, one.version, name, one.group, wish, self._wall()),
                 watch_until=float(watch["until"]),
-                before=Window.of(watch),
+                before=CallWindow.of(watch),
                 former=_body(row["before"]),
                 etag=entry.etag,
                 resumed=True,

@@ -8,25 +8,25 @@ executions. A number that is not there is not compared.
 from collections.abc import Iterator
 from typing import Any
 
-from serve.capacity.service import Service
+from serve.capacity.service import ServiceTime
 from serve.control.batching.situation import Situation, points
 from serve.control.batching.texts import per_cent, rows, seconds
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
-from serve.triton.lint.subject import Finding
+from serve.triton.lint.subject import LintFinding
 
 _MORE = 1.05  # times the rate that was tuned for
 _OTHER = 1.5  # times as many rows, or as few
 _DRIFT = 0.3  # of the service time
 
-Findings = Iterator[Finding]
+Findings = Iterator[LintFinding]
 
 
 def rate_above(one: Situation) -> Findings:
     """The call rate is above the highest rate that met the objective when it was tuned."""
     tuned, now = _number(one.tuned.get("rate")), one.window.rate_per_replica
     if tuned and now > tuned * _MORE:
-        yield Finding(
+        yield LintFinding(
             "rate",
             f"a replica gets {now:.4g} calls/s, and it was tuned for up to {tuned:.4g}",
             _again(one),
@@ -37,7 +37,7 @@ def rows_differ(one: Situation) -> Findings:
     """Calls have a different number of rows than when it was tuned."""
     tuned, now = _number(one.tuned.get("rows")), one.window.rows_per_call
     if tuned and now and not tuned / _OTHER < now < tuned * _OTHER:
-        yield Finding(
+        yield LintFinding(
             "rows",
             f"calls have {rows(now)}, and it was tuned with calls of {rows(tuned)}",
             _again(one),
@@ -55,7 +55,7 @@ def service_drifted(one: Situation) -> Findings:
     drift = took / expected - 1
     if abs(drift) > _DRIFT:
         many = sum(point.executions for point in seen)
-        yield Finding(
+        yield LintFinding(
             "service",
             f"an execution takes {seconds(took / many)}, {per_cent(abs(drift))} "
             f"{'more' if drift > 0 else 'less'} than one of the same size when it was tuned",
@@ -70,7 +70,7 @@ def objective_missed(one: Situation) -> Findings:
         return  # calls that came past the gateway are not known
     took = one.took.quantile(objective.quantile)
     if took is not None and took > objective.limit:
-        yield Finding(
+        yield LintFinding(
             "objective",
             f"p{objective.quantile:g} is {seconds(took)}, but the objective is {objective}",
             _again(one),
@@ -93,11 +93,11 @@ def _again(one: Situation) -> str:
     return f"servegate batching tune {one.asked}{slo}"
 
 
-def _line(page: Any) -> Service | None:
+def _line(page: Any) -> ServiceTime | None:
     if not isinstance(page, dict):
         return None
     fixed, per_row = _number(page.get("fixed")), _number(page.get("per_row"))
-    return Service(fixed, per_row) if fixed + per_row > 0 else None
+    return ServiceTime(fixed, per_row) if fixed + per_row > 0 else None
 
 
 def _number(value: Any) -> float:

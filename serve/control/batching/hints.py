@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from serve.control.batching import drift_rules
-from serve.control.batching.advice import Rule
+from serve.control.batching.advice import AdviceRule
 from serve.control.batching.situation import Situation
 
 BEGINS, ENDS = 2, 4  # rounds
 _log = logging.getLogger("servegate.batching")
 
-HINTS: tuple[Rule, ...] = (
-    Rule("rate-above", drift_rules.rate_above),
-    Rule("rows-differ", drift_rules.rows_differ),
-    Rule("service-drifted", drift_rules.service_drifted),
-    Rule("objective-missed", drift_rules.objective_missed),
+HINTS: tuple[AdviceRule, ...] = (
+    AdviceRule("rate-above", drift_rules.rate_above),
+    AdviceRule("rows-differ", drift_rules.rows_differ),
+    AdviceRule("service-drifted", drift_rules.service_drifted),
+    AdviceRule("objective-missed", drift_rules.objective_missed),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
+class BatchingHint:
     """One hint about one version, since when (seconds of the epoch)."""
 
     model: str
@@ -45,7 +45,7 @@ class Hint:
 class _State:
     """`spoke` and `silent` are rounds in a row."""
 
-    hint: Hint
+    hint: BatchingHint
     spoke: int = 0
     silent: int = 0
     is_on: bool = False
@@ -59,7 +59,7 @@ def judged(situation: Situation) -> Iterator[tuple[str, str, str]]:
                 yield rule.name, found.why, found.fix
 
 
-class Hints:
+class BatchingHints:
     """Those that hold now. `wall`: seconds of the epoch."""
 
     def __init__(self, *, wall: Callable[[], float]) -> None:
@@ -67,13 +67,13 @@ class Hints:
         self._states: dict[tuple[str, int, str], _State] = {}
 
     def __repr__(self) -> str:
-        return f"<Hints {len(self.all())}>"
+        return f"<BatchingHints {len(self.all())}>"
 
-    def all(self) -> tuple[Hint, ...]:
+    def all(self) -> tuple[BatchingHint, ...]:
         """Every hint that holds, by model and version."""
         return tuple(one.hint for _, one in sorted(self._states.items()) if one.is_on)
 
-    def of(self, model: str, version: int) -> tuple[Hint, ...]:
+    def of(self, model: str, version: int) -> tuple[BatchingHint, ...]:
         """Those of one version."""
         return tuple(one for one in self.all() if (one.model, one.version) == (model, version))
 
@@ -103,7 +103,7 @@ class Hints:
 
     def _spoke(self, key: tuple[str, int, str], why: str, fix: str) -> None:
         model, version, name = key
-        fresh = Hint(model, version, name, why, fix, self._wall())
+        fresh = BatchingHint(model, version, name, why, fix, self._wall())
         state = self._states.setdefault(key, _State(fresh))
         state.spoke, state.silent = state.spoke + 1, 0
         state.hint = replace(fresh, since=state.hint.since)

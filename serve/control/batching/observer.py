@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from serve.control.batching.windows import Window
+from serve.control.batching.windows import CountWindow
 from serve.control.fleet import Fleet
 from serve.core.errors import TritonFailed, Unavailable
 from serve.core.replicas import Replica
-from serve.triton.metrics import ModelReading, Readings
+from serve.triton.metrics import ModelReading, ReplicaScrape
 from serve.triton.model_counters import Counters, total
 
 KEPT = 300.0  # seconds of history
@@ -40,27 +40,27 @@ Slot = tuple[str, int]  # a name in Triton, a version
 Counted = Mapping[Slot, Counters]
 
 
-class Telling(Protocol):
+class ReplicaReader(Protocol):
     """Who asks replicas."""
 
     async def counters(self, replica: Replica) -> Counted:
         """What a replica has counted; `Unavailable` or `TritonFailed` when it does not tell."""
 
-    async def readings(self, replica: Replica) -> Readings | None:
+    async def readings(self, replica: Replica) -> ReplicaScrape | None:
         """Its own metrics; None when it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReplicaCounts:
     """What a replica said at a time."""
 
     at: float
     counters: Counted
-    readings: Readings | None
+    readings: ReplicaScrape | None
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ObservationRound:
     """What rose between two readings of a replica.
 
     `waited`: calls that waited at its beginning and at its end, the fewer of both; only where some
@@ -84,17 +84,17 @@ class _History:
     """
 
     replica: Replica
-    before: Told | None = None
+    before: ReplicaCounts | None = None
     heard: float | None = None
     is_passed_over: bool = False
-    rounds: deque[Round] = field(default_factory=deque)
+    rounds: deque[ObservationRound] = field(default_factory=deque)
     fresh: dict[Slot, float] = field(default_factory=dict)
 
 
-class Observer:
+class BatchingObserver:
     """Reads, and keeps the last five minutes of what was called. `clock`: monotonic seconds."""
 
-    def __init__(self, fleet: Fleet, telling: Telling, *, clock: Callable[[], float]) -> None:
+    def __init__(self, fleet: Fleet, telling: ReplicaReader, *, clock: Callable[[], float]) -> None:
         self._fleet = fleet
         self._telling = telling
         self._clock = clock
@@ -102,7 +102,7 @@ class Observer:
 
     def __repr__(self) -> str:
         rounds = sum(len(one.rounds) for one in self._histories.values())
-        return f"<Observer replicas={len(self._histories)} rounds={rounds}>"
+        return f"<BatchingObserver replicas={len(self._histories)} rounds={rounds}>"
 
     @property
     def pause(self) -> float:
@@ -140,7 +140,7 @@ class Observer:
         read = {name for name, one in self._histories.items() if one.before is not None}
         return bool(up) and read.issuperset(up)
 
-    def window(self, name: str, version: int) -> Window:
+    def window(self, name: str, version: int) -> CountWindow:
         """What a version has done, over all replicas; an empty one where nothing is known."""
         slot, replicas = (name, version), {}
         risen: list[Counters] = []
@@ -157,9 +157,9 @@ class Observer:
         now = self._clock() - FRESH
         newest = (one.before for one in self._histories.values())
         pending = sum(_reading(one, slot).pending for one in newest if one and one.at > now)
-        return Window(total(risen), replicas, pending, _mean(cpu), _mean(gpu))
+        return CountWindow(total(risen), replicas, pending, _mean(cpu), _mean(gpu))
 
-    def newest(self, replica: str) -> Told | None:
+    def newest(self, replica: str) -> ReplicaCounts | None:
         """What a replica said last, while it was not passed over; None before that."""
         history = self._histories.get(replica)
         return None if history is None else history.before
@@ -169,7 +169,7 @@ class Observer:
         history = self._histories.get(replica)
         return None if history is None else history.heard
 
-    def rounds(self, replica: str, after: float) -> tuple[Round, ...]:
+    def rounds(self, replica: str, after: float) -> tuple[ObservationRound, ...]:
         """What a replica did after a time, oldest first; five minutes at most."""
         history = self._histories.get(replica)
         if history is None:
@@ -177,12 +177,12 @@ class Observer:
         newer = itertools.takewhile(lambda one: one.at > after, reversed(history.rounds))
         return tuple(newer)[::-1]
 
-    async def _ask(self, replica: Replica, free: asyncio.Semaphore) -> Told | None:
+    async def _ask(self, replica: Replica, free: asyncio.Semaphore) -> ReplicaCounts | None:
         async with free:
             counters, readings = await asyncio.gather(
                 self._counters(replica), self._telling.readings(replica)
             )
-        return None if counters is None else Told(self._clock(), counters, readings)
+        return None if counters is None else ReplicaCounts(self._clock(), counters, readings)
 
     async def _counters(self, replica: Replica) -> Counted | None:
         try:
@@ -192,7 +192,7 @@ class Observer:
             return None
 
 
-def _add(history: _History, now: Told) -> None:
+def _add(history: _History, now: ReplicaCounts) -> None:
     before, history.before = history.before, now
     passed, history.is_passed_over = history.is_passed_over, False
     if before is None or now.at <= before.at:
@@ -215,24 +215,24 @@ def _add(history: _History, now: Told) -> None:
         cpu = now.readings.cpu_utilization if now.readings else None
         seconds = now.at - before.at
         gpu, waited = max(known, default=None), dict(_waited(before, now))
-        history.rounds.append(Round(now.at, seconds, risen, cpu, gpu, waited, fell))
+        history.rounds.append(ObservationRound(now.at, seconds, risen, cpu, gpu, waited, fell))
 
 
-def _waited(before: Told, now: Told) -> Iterator[tuple[Slot, int]]:
+def _waited(before: ReplicaCounts, now: ReplicaCounts) -> Iterator[tuple[Slot, int]]:
     for slot, reading in now.readings.models.items() if now.readings else ():
         fewer = min(reading.pending, _reading(before, slot).pending)
         if fewer > 0:
             yield slot, fewer
 
 
-def _rounds(history: _History, slot: Slot) -> Iterator[Round]:
+def _rounds(history: _History, slot: Slot) -> Iterator[ObservationRound]:
     """Those in which a version was there as it is now."""
     fresh = history.fresh.get(slot)
     if fresh is not None:
         yield from (one for one in history.rounds if one.at > fresh)
 
 
-def _reading(told: Told | None, slot: Slot) -> ModelReading:
+def _reading(told: ReplicaCounts | None, slot: Slot) -> ModelReading:
     if told is None or told.readings is None:
         return _UNREAD
     return told.readings.models.get(slot, _UNREAD)

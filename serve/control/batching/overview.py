@@ -9,14 +9,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from serve.capacity.service import Service
-from serve.control.batching.advice import Advice, advise
-from serve.control.batching.hints import Hint, Hints
+from serve.capacity.service import ServiceTime
+from serve.control.batching.advice import BatchingAdvice, advise
+from serve.control.batching.hints import BatchingHint, BatchingHints
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observer import Observer
+from serve.control.batching.observer import BatchingObserver
 from serve.control.batching.situation import NO_BATCHES, Batched, Situation, batched_of
-from serve.control.batching.steps import NEWEST, Known, Parts, parts_of
-from serve.control.batching.windows import Window
+from serve.control.batching.steps import NEWEST, CalledModel, EnsembleSteps, parts_of
+from serve.control.batching.windows import CountWindow
 from serve.control.fleet import Fleet
 from serve.control.models import Models
 from serve.control.registry import Loadable
@@ -50,9 +50,9 @@ class Overview:
     revised: Revised
     is_told: bool
     situation: Situation
-    advice: tuple[Advice, ...]
-    hints: tuple[Hint, ...]
-    parts: Parts | None
+    advice: tuple[BatchingAdvice, ...]
+    hints: tuple[BatchingHint, ...]
+    parts: EnsembleSteps | None
 
     @property
     def config(self) -> str:
@@ -60,12 +60,12 @@ class Overview:
         return canonical_text(self.configuration) if self.configuration else ""
 
     @property
-    def window(self) -> Window:
+    def window(self) -> CountWindow:
         """What it did in the last minutes."""
         return self.situation.window
 
     @property
-    def service(self) -> Service | None:
+    def service(self) -> ServiceTime | None:
         """The line of its executions."""
         return self.situation.service
 
@@ -81,9 +81,9 @@ class Overviews:
         models: Models,
         fleet: Fleet,
         publisher: Publisher,
-        observer: Observer,
+        observer: BatchingObserver,
         latencies: Latencies,
-        hints: Hints,
+        hints: BatchingHints,
         *,
         ask: AskConfiguration,
         refresh: Callable[[], Awaitable[None]],
@@ -178,9 +178,9 @@ class Overviews:
                 _log.debug("%s does not return the configuration of %s: %s", one, name, error)
         return None
 
-    def _find(self, name: str, version: int) -> Known | None:
+    def _find(self, name: str, version: int) -> CalledModel | None:
         """What has this name in Triton; -1 is the newest of it that is held."""
-        found: Known | None = None
+        found: CalledModel | None = None
         for model, view in self._publisher.snapshot.models.items():
             for number, target in view.targets.items():
                 physical = target.physical_version
@@ -188,7 +188,7 @@ class Overviews:
                 if is_meant and (found is None or physical > found.version):
                     own = self._models.get(model).model.holding(number)
                     configuration = own.configuration if own else None
-                    found = Known(name, physical, f"{model}@{number}", configuration)
+                    found = CalledModel(name, physical, f"{model}@{number}", configuration)
         return found
 
 

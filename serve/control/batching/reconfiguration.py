@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from serve.control.batching.regressions import Window
+from serve.control.batching.regressions import CallWindow
 from serve.control.models import By
 from serve.core.errors import ServegateError
 from serve.triton.config import Configuration
@@ -31,7 +31,7 @@ class Phase(StrEnum):
     DONE = "done"
 
 
-class Outcome(StrEnum):
+class ChangeOutcome(StrEnum):
     """How a change has ended."""
 
     APPLIED = "applied"
@@ -42,7 +42,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ChangeRequest:
     """What somebody wants. `watch` is seconds; `tuned` what was measured, if anything was."""
 
     fields: Mapping[str, Any]
@@ -64,14 +64,14 @@ class Reconfiguration:
     version: int
     name: str
     group: str
-    wish: Wish
+    wish: ChangeRequest
     since: float
     config: Configuration | None = None
     phase: Phase = Phase.TRYING
-    outcome: Outcome | None = None
+    outcome: ChangeOutcome | None = None
     told: str = ""
     watch_until: float | None = None
-    before: Window = field(default_factory=Window)
+    before: CallWindow = field(default_factory=CallWindow)
     former: Mapping[str, Any] | None = None
     etag: str = ""
     resumed: bool = False
@@ -83,7 +83,7 @@ class Reconfiguration:
         """Go on to a phase."""
         self.phase, self.since, self.told = phase, at, told or self.told
 
-    def end(self, outcome: Outcome, at: float, told: str = "") -> None:
+    def end(self, outcome: ChangeOutcome, at: float, told: str = "") -> None:
         """It is over, once."""
         if self.outcome is None:
             self.enter(Phase.DONE, at, told)

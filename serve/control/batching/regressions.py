@@ -28,7 +28,7 @@ AT_ONCE, AT_THE_END = 4.0, 2.0  # standard deviations
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class CallWindow:
     """What came of a model's calls in a time: all, those beyond the limit, and those that failed.
 
     `slow` may be a fraction: calls lie evenly within a bucket.
@@ -39,7 +39,7 @@ class Window:
     errors: float = 0.0
 
     @classmethod
-    def of(cls, page: Mapping[str, float]) -> "Window":
+    def of(cls, page: Mapping[str, float]) -> "CallWindow":
         """Read what `to_json` gave."""
         return cls(float(page["calls"]), float(page["slow"]), float(page["errors"]))
 
@@ -49,7 +49,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChangeVerdict:
     """`why` says why a change has to be taken back; empty if it may stay. `told` is for people."""
 
     why: str = ""
@@ -58,7 +58,7 @@ class Verdict:
 
 def window(
     model: str, objective: Objective | None, before: GatewayReading, now: GatewayReading
-) -> Window:
+) -> CallWindow:
     """What happened between two readings."""
     buckets = bucket_rises(before.buckets.get(model, {}), now.buckets.get(model, {}))
     timed = buckets.get(math.inf, 0.0)
@@ -73,30 +73,32 @@ def window(
         for key, count in now.errors.items()
         if key[0][0] == model
     )
-    return Window(calls, slow, errors)
+    return CallWindow(calls, slow, errors)
 
 
 def judged(
-    before: Window, after: Window, objective: Objective | None, *, ended: bool = False
-) -> Verdict:
+    before: CallWindow, after: CallWindow, objective: Objective | None, *, ended: bool = False
+) -> ChangeVerdict:
     """What a window after a change says; `ended` when no more calls will be in it."""
     if before.calls < FEW or after.calls < FEW:
         counts = f"{before.calls:.0f} before the change and {after.calls:.0f} after it"
-        return Verdict(told=f"too few calls to compare: {counts}")
+        return ChangeVerdict(told=f"too few calls to compare: {counts}")
     expected = after.calls * (before.errors + 1) / (before.calls + 1)
     if _exceeds(after.errors, expected, AT_ONCE):
         shares = (f"{one.errors:.0f} of {one.calls:.0f} calls" for one in (after, before))
-        return Verdict(why="{} failed after the change, {} before it".format(*shares))
+        return ChangeVerdict(why="{} failed after the change, {} before it".format(*shares))
     if objective is None:
-        return Verdict(told="the model has no objective, so only errors were watched")
+        return ChangeVerdict(told="the model has no objective, so only errors were watched")
     allowed = 1 - objective.quantile / 100
     if before.slow > before.calls * allowed:
-        return Verdict(told=f"{objective} was not met before the change either")
+        return ChangeVerdict(told=f"{objective} was not met before the change either")
     deviations = AT_THE_END if ended else AT_ONCE
     slow = f"{after.slow:.0f} of {after.calls:.0f} calls took longer"
     if _exceeds(after.slow, after.calls * allowed, deviations):
-        return Verdict(why=f"{objective} was met before the change and is missed after it: {slow}")
-    return Verdict(told=f"{objective} is met: {slow}")
+        return ChangeVerdict(
+            why=f"{objective} was met before the change and is missed after it: {slow}"
+        )
+    return ChangeVerdict(told=f"{objective} is met: {slow}")
 
 
 def _exceeds(count: float, expected: float, deviations: float) -> bool:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from serve.control.fleet import Fleet
-from serve.control.observations import Choice, Failure
+from serve.control.observations import FlavourChoice, LoadFailure
 from serve.control.reconciliation.keepers import Keepers
 from serve.control.reconciliation.reconciler import ReplicaKeeper
 
@@ -32,8 +32,8 @@ class _Before:
     """What was so of a replica before the change."""
 
     rounds: int
-    failure: Failure | None
-    choice: Choice | None
+    failure: LoadFailure | None
+    choice: FlavourChoice | None
     wrong: Mapping[int, str]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observer import Observer
+from serve.control.batching.observer import BatchingObserver
 from serve.control.live.sources import Metered
 from serve.core.errors import ServegateError
 
@@ -36,7 +36,7 @@ class Rounds:
 
     def __init__(
         self,
-        observer: Observer,
+        observer: BatchingObserver,
         latencies: Latencies,
         gateway: Metered,
         *,

@@ -10,7 +10,7 @@ from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.registry import Loadable
 from serve.control.revision import Revised, revised_of
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid, NotServed
 from serve.triton.config import Configuration, of_json
 
@@ -26,7 +26,7 @@ class Served:
     version: int
     one: Loadable
     base: Configuration
-    record: Version | None
+    record: PublishedVersion | None
     decided: Revised
 
     @property

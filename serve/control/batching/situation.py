@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.capacity.service import Point, Service, fitted
-from serve.capacity.setup import Setup
+from serve.capacity.service import ExecutionPoint, ServiceTime, fitted
+from serve.capacity.setup import BatchSetup
 from serve.control.batching.latencies import NONE, Took
-from serve.control.batching.windows import Window
+from serve.control.batching.windows import CountWindow
 from serve.core.objectives import Objective
 from serve.triton.config import Configuration
 
@@ -25,14 +25,14 @@ class Batched:
     calls of sequences are put together by other rules.
     """
 
-    setup: Setup
+    setup: BatchSetup
     sequences: bool = False
     ensemble: bool = False
     caches: bool = False
     queue_limit: int = 0
 
 
-NO_BATCHES = Batched(Setup(0, batches=False))
+NO_BATCHES = Batched(BatchSetup(0, batches=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Situation:
 
     asked: str
     batched: Batched
-    window: Window
+    window: CountWindow
     objective: Objective | None = None
     took: Took = NONE
     tuned: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
@@ -52,12 +52,12 @@ class Situation:
         return self.window.counted.calls + self.took.refused >= ENOUGH
 
     @property
-    def setup(self) -> Setup:
+    def setup(self) -> BatchSetup:
         """How it is batched."""
         return self.batched.setup
 
     @property
-    def service(self) -> Service | None:
+    def service(self) -> ServiceTime | None:
         """The line through the executions that were seen; None while there are too few sizes."""
         return fitted(points(self.window))
 
@@ -96,10 +96,10 @@ class Situation:
         return max(0, min(int(room / service.per_row), _AFFORDABLE * self.window.largest))
 
 
-def points(window: Window) -> tuple[Point, ...]:
+def points(window: CountWindow) -> tuple[ExecutionPoint, ...]:
     """The mean time of an execution of each size that was seen."""
     return tuple(
-        Point(size, one.ns / one.count / 1e9, one.count)
+        ExecutionPoint(size, one.ns / one.count / 1e9, one.count)
         for size, one in window.counted.sizes.items()
         if one.count
     )
@@ -110,7 +110,7 @@ def batched_of(configuration: Configuration, *, gpus: int = 1) -> Batched:
     message = configuration.message
     batching = message.dynamic_batching
     preferred = tuple(sorted(batching.preferred_batch_size))
-    setup = Setup(
+    setup = BatchSetup(
         max_batch_size=message.max_batch_size,
         instances=_instances(message, gpus),
         batches=message.HasField("dynamic_batching") and message.max_batch_size > 0,

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from serve.control.batching.windows import Window
+from serve.control.batching.windows import CountWindow
 from serve.triton.config import Configuration
 
 PARAMETER = "bls_composing_models"
@@ -41,7 +41,7 @@ BLS_UNNAMED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CalledModel:
     """A model that is called: its name and version in Triton, and how people call it."""
 
     name: str
@@ -50,12 +50,14 @@ class Known:
     configuration: Configuration | None
 
 
-Find = Callable[[str, int], Known | None]  # a name in Triton and a version, or -1 for the newest
-Look = Callable[[str, int], Window]
+Find = Callable[
+    [str, int], CalledModel | None
+]  # a name in Triton and a version, or -1 for the newest
+Look = Callable[[str, int], CountWindow]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EnsembleStep:
     """One step. `path` is its place: `2`, and `2.1` within an ensemble that is step 2.
 
     `calls` are those of the window, of which `others` came from elsewhere; None where that cannot
@@ -75,15 +77,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class EnsembleSteps:
     """The steps of a model; `kind` is `ensemble` or `bls`, and `limit` what is not known."""
 
     kind: str
-    steps: tuple[Step, ...]
+    steps: tuple[EnsembleStep, ...]
     limit: str
 
 
-def parts_of(configuration: Configuration, whole: Window, find: Find, look: Look) -> Parts | None:
+def parts_of(
+    configuration: Configuration, whole: CountWindow, find: Find, look: Look
+) -> EnsembleSteps | None:
     """The steps of a model; None for one that, as far as is known, calls nobody.
 
     A step that nobody has is told with no calls.
@@ -95,23 +99,23 @@ def parts_of(configuration: Configuration, whole: Window, find: Find, look: Look
             _step(path, known, whole, look, times[known.name, known.version])
             for path, known in places
         ]
-        return Parts("ensemble", tuple(steps), ENSEMBLE_LIMIT)
+        return EnsembleSteps("ensemble", tuple(steps), ENSEMBLE_LIMIT)
     if configuration.message.backend != _BLS:
         return None
     named = configuration.message.parameters.get(PARAMETER)
     words = [word for word in _WORDS.split(named.string_value if named else "") if word]
     if not words:
-        return Parts("bls", (), BLS_UNNAMED)
+        return EnsembleSteps("bls", (), BLS_UNNAMED)
     steps = [
         _step(str(place), _found(find, name, NEWEST), whole, look, None)
         for place, name in enumerate(words[:_MOST], 1)
     ]
-    return Parts("bls", tuple(steps), BLS_LIMIT)
+    return EnsembleSteps("bls", tuple(steps), BLS_LIMIT)
 
 
 def _walk(
     configuration: Configuration, find: Find, path: str, depth: int
-) -> Iterator[tuple[str, Known]]:
+) -> Iterator[tuple[str, CalledModel]]:
     """Each step with its place; those of an ensemble within this one follow it."""
     for place, step in enumerate(configuration.message.ensemble_scheduling.step, 1):
         known = _found(find, step.model_name, int(step.model_version) or NEWEST)
@@ -121,16 +125,18 @@ def _walk(
             yield from _walk(known.configuration, find, f"{here}.", depth + 1)
 
 
-def _found(find: Find, name: str, version: int) -> Known:
-    return find(name, version) or Known(name, version, name, None)
+def _found(find: Find, name: str, version: int) -> CalledModel:
+    return find(name, version) or CalledModel(name, version, name, None)
 
 
-def _step(path: str, known: Known, whole: Window, look: Look, times: int | None) -> Step:
+def _step(
+    path: str, known: CalledModel, whole: CountWindow, look: Look, times: int | None
+) -> EnsembleStep:
     """`times` is how often each call of the whole calls it; None where that is not known."""
     window = look(known.name, known.version)
     calls = window.counted.calls
     expected = None if times is None else times * whole.counted.calls
-    return Step(
+    return EnsembleStep(
         path=path,
         name=known.name,
         version=known.version,

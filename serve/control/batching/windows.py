@@ -10,7 +10,7 @@ _NOBODY: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class CountWindow:
     """`replicas` says for how many seconds each was looked at; `counted` is of all of them.
 
     `pending` calls wait now. `cpu` and `gpu` are the mean

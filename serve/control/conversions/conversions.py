@@ -11,14 +11,14 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from serve.control.conversions.converter import Converter
-from serve.control.conversions.job import AGAIN, ENDED, Asked, Job, JobState
+from serve.control.conversions.job import AGAIN, ENDED, ConversionOrder, Job, JobState
 from serve.control.conversions.jobs import Jobs
-from serve.control.conversions.sources import Source
+from serve.control.conversions.sources import ConversionSource
 from serve.control.conversions.workshop import Workshop
 from serve.control.models import By
-from serve.control.uploads.upload import Kind
+from serve.control.uploads.upload import UploadKind
 from serve.control.uploads.uploads import Uploads
-from serve.conversion.report import Report
+from serve.conversion.report import ConversionReport
 from serve.core.errors import Conflict, Invalid, NotServed, Unavailable
 from serve.core.names import check_label, check_model_name
 
@@ -53,7 +53,7 @@ class Conversions:
         """Work the jobs off, for ever."""
         await self._workshop.run()
 
-    async def begin(self, asked: Asked, by: By) -> Job:
+    async def begin(self, asked: ConversionOrder, by: By) -> Job:
         """Put a conversion into the queue.
 
         `NotServed` where there are none, `UnknownUpload`, `Conflict` for one that is not whole,
@@ -120,7 +120,7 @@ class Conversions:
 
     async def page(self, identity: str) -> str:
         """The report as HTML; `NotFound` where there is none."""
-        return self._converter.render(Report.from_json(await self.jobs.report(identity)))
+        return self._converter.render(ConversionReport.from_json(await self.jobs.report(identity)))
 
     def _require_room(self) -> None:
         if self._slots == 0:
@@ -135,12 +135,12 @@ class Conversions:
                 try_this="wait until some are done, or run servegate convert cancel ID",
             )
 
-    async def _require_source(self, asked: Asked) -> None:
+    async def _require_source(self, asked: ConversionOrder) -> None:
         upload = await self._uploads.require_whole(asked.upload)
-        if upload.kind is not Kind.SOURCE:
+        if upload.kind is not UploadKind.SOURCE:
             raise Invalid(
                 f"upload '{upload.id}' is not a source",
                 why="it is a version",
                 try_this='send POST /api/uploads with "kind": "source"',
             )
-        Source.of(upload.files, asked.request)
+        ConversionSource.of(upload.files, asked.request)

@@ -4,22 +4,24 @@ from pathlib import Path
 from typing import Protocol
 
 from serve.conversion.events import OnEvent
-from serve.conversion.report import Report
-from serve.conversion.request import Request
+from serve.conversion.report import ConversionReport
+from serve.conversion.request import ConversionRequest
 
 
 class Converter(Protocol):
     """Converts one source at a time into a folder, under the limits that the operator has set."""
 
-    async def convert(self, request: Request, base: Path, work: Path, on_event: OnEvent) -> Report:
+    async def convert(
+        self, request: ConversionRequest, base: Path, work: Path, on_event: OnEvent
+    ) -> ConversionReport:
         """Convert and judge; what comes of it lies in `work`. Paths are relative to `base`.
 
         `ConversionFailed`, or `GateRefused` with the report in `work`. Cancelled, it leaves no
         process behind.
         """
 
-    def write(self, work: Path, report: Report, *, name: str, out: Path) -> Path:
+    def write(self, work: Path, report: ConversionReport, *, name: str, out: Path) -> Path:
         """Write the model folder `out/name` that can be published; gives its path."""
 
-    def render(self, report: Report) -> str:
+    def render(self, report: ConversionReport) -> str:
         """The report as a page of HTML."""

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.control.decisions import Decisions
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 
 CONVERSION = "conversion"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
@@ -45,7 +45,7 @@ ENDED = AGAIN | {JobState.DONE}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ConversionOrder:
     """What somebody wants: the source of an upload as a version of `model`.
 
     `request` has no source; its samples are paths within the upload. `labels`, `live` and `again`
@@ -54,7 +54,7 @@ class Asked:
 
     upload: str
     model: str
-    request: Request
+    request: ConversionRequest
     labels: tuple[str, ...] = ()
     live: bool = False
     again: bool = False
@@ -70,7 +70,7 @@ class Job:
     """
 
     id: str
-    asked: Asked
+    asked: ConversionOrder
     author: str
     state: JobState = JobState.QUEUED
     starts: int = 0
@@ -115,10 +115,10 @@ class Job:
 
 def job_of(identity: str, body: Mapping[str, Any], etag: str = "") -> Job:
     """The job in a stored body."""
-    asked = Asked(
+    asked = ConversionOrder(
         body["upload"],
         body["model"],
-        Request.from_json(body["request"]),
+        ConversionRequest.from_json(body["request"]),
         tuple(body["labels"]),
         body["live"],
         body["again"],

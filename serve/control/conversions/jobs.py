@@ -11,13 +11,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.conversions.job import CONVERSION, Job, JobState, jobs_in
-from serve.control.conversions.progress import STATE, Event, Progress, since
+from serve.control.conversions.progress import STATE, ConversionProgress, Event, since
 from serve.control.decisions import Decisions
 from serve.control.models import By
 from serve.control.publication.records import SERVEGATE
-from serve.control.storage.store import Change, Store, etag
+from serve.control.storage.store import Store, StoreEdit, etag
 from serve.core.errors import NotFound, PreconditionFailed, UnknownConversion
 
 KEPT = 100  # jobs that have ended; older ones are forgotten
@@ -36,7 +36,7 @@ class Jobs:
     def __init__(
         self,
         store: Store,
-        storage: Storage,
+        storage: ArtifactStorage,
         *,
         decisions: Callable[[], Decisions],
         reload: Callable[[], Awaitable[None]],
@@ -50,7 +50,7 @@ class Jobs:
         self._wall = wall
         self._collecting = collecting
         self._moving = asyncio.Lock()
-        self._told: dict[str, Progress] = {}  # of those that have not ended
+        self._told: dict[str, ConversionProgress] = {}  # of those that have not ended
 
     def __repr__(self) -> str:
         return f"<Jobs {len(self.all())}>"
@@ -137,9 +137,9 @@ class Jobs:
 
     # --- what they tell --------------------------------------------------------------------------
 
-    def progress(self, identity: str) -> Progress:
+    def progress(self, identity: str) -> ConversionProgress:
         """What a job that has not ended tells."""
-        return self._told.setdefault(identity, Progress(self._wall))
+        return self._told.setdefault(identity, ConversionProgress(self._wall))
 
     async def events(self, identity: str, after: int = 0) -> tuple[Event, ...]:
         """What a job has told so far, above a number; `UnknownConversion`."""
@@ -189,7 +189,7 @@ class Jobs:
     async def _write(self, job: Job, by: By, if_match: str) -> None:
         reason = by.reason[:_LONGEST]
         await self._store.apply(
-            Change(CONVERSION, job.id, job.to_body(), by.author, reason, if_match)
+            StoreEdit(CONVERSION, job.id, job.to_body(), by.author, reason, if_match)
         )
         await self._reload()
 
@@ -215,7 +215,7 @@ class Jobs:
         ended = [job for job in self.all() if job.has_ended]
         for job in ended[:-KEPT]:
             why = f"only the last {KEPT} are kept"
-            await self._store.apply(Change(CONVERSION, job.id, None, SERVEGATE, why))
+            await self._store.apply(StoreEdit(CONVERSION, job.id, None, SERVEGATE, why))
         if len(ended) > KEPT:
             await self._reload()
 

@@ -18,7 +18,7 @@ _TEXTS = ("stage", "text", "code", "what", "why", "try_this", "operator", "node"
 _NUMBERS = ("done", "total", "version", "passed")
 
 
-class Progress:
+class ConversionProgress:
     """What one job tells, from its queue to its end. `wall` is seconds of the epoch."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
@@ -29,7 +29,7 @@ class Progress:
         self.stage = ""
 
     def __repr__(self) -> str:
-        return f"<Progress {self._last} events, {self.stage or 'no stage'}>"
+        return f"<ConversionProgress {self._last} events, {self.stage or 'no stage'}>"
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -49,9 +49,9 @@ class Progress:
         self._news.set()
         self._news = asyncio.Event()
 
-    def copy(self) -> "Progress":
+    def copy(self) -> "ConversionProgress":
         """Another one that has told the same."""
-        other = Progress(self._wall)
+        other = ConversionProgress(self._wall)
         other._events, other._last, other.stage = list(self._events), self._last, self.stage
         return other
 

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 from serve.control.conversions.job import Job
 from serve.control.conversions.progress import plain
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 from serve.conversion.events import failure_facts
 from serve.conversion.faults import failed
-from serve.conversion.report import Report
+from serve.conversion.report import ConversionReport
 from serve.core.errors import ConversionFailed, Invalid, ServegateError
-from serve.core.versions import CONVERSION, CONVERSION_PAGE, File
+from serve.core.versions import CONVERSION, CONVERSION_PAGE, VersionFile
 
 _LARGEST = 16 << 20  # bytes of a report
 _MOST_TOOLS, _LONGEST = 50, 200
@@ -35,26 +35,26 @@ _HINTS = {  # where the catalogue's are for who converts on their own machine
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ConversionResult:
     """A model folder that can be published: each of its files, and where that lies."""
 
     TAG: ClassVar[str] = "conversion"  # names the job that has made a version
 
-    report: Report
-    files: tuple[tuple[File, Path], ...]
+    report: ConversionReport
+    files: tuple[tuple[VersionFile, Path], ...]
 
     @classmethod
-    def of(cls, report: Report, folder: Path) -> "Result":
+    def of(cls, report: ConversionReport, folder: Path) -> "ConversionResult":
         """Read and hash the files of a folder, which takes a while."""
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
         files = tuple((_file(path, folder), path) for path in paths)
         return cls(report, files)
 
-    def ask(self, job: Job) -> Ask:
+    def ask(self, job: Job) -> PublicationRequest:
         """What is wanted of its version, and where that comes from."""
         versions = list(self.report.versions.items())[:_MOST_TOOLS]
         kind = str(self.report.source.get("kind", "source"))
-        return Ask(
+        return PublicationRequest(
             labels=job.asked.labels,
             live=job.asked.live,
             again=job.asked.again,
@@ -89,12 +89,12 @@ class Hiding:
             if path.is_file():
                 path.write_text(self.text(path.read_text()))
 
-    def report_in(self, folder: Path) -> Report | None:
+    def report_in(self, folder: Path) -> ConversionReport | None:
         """The report in a folder, with such texts; None when there is none that can be read."""
         try:
             with (folder / CONVERSION).open("rb") as file:
                 text = file.read(_LARGEST).decode()
-            return Report.from_json(json.loads(self.text(text)))
+            return ConversionReport.from_json(json.loads(self.text(text)))
         except (OSError, ValueError, RecursionError, Invalid):
             return None
 
@@ -115,7 +115,7 @@ def fault_of(error: Exception) -> dict[str, str]:
     return {name: plain(text) for name, text in facts.items() if text}
 
 
-def _file(path: Path, folder: Path) -> File:
+def _file(path: Path, folder: Path) -> VersionFile:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return File(path.relative_to(folder).as_posix(), path.stat().st_size, digest)
+    return VersionFile(path.relative_to(folder).as_posix(), path.stat().st_size, digest)

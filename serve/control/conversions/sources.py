@@ -13,24 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from serve.control.artifacts.storage import Storage
-from serve.conversion.request import Request
+from serve.control.artifacts.storage import ArtifactStorage
+from serve.conversion.request import ConversionRequest
 from serve.conversion.sources.kinds import GRAPH_FILE, SUFFIXES
 from serve.core.errors import Invalid
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 _AT_ROOT = "savedmodel"  # the name here of a SavedModel whose files have no folder in the upload
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConversionSource:
     """The files of a conversion. `path` is the model's own, as the files are laid out here."""
 
     path: str
-    files: tuple[tuple[str, File], ...]  # each with its path here
+    files: tuple[tuple[str, VersionFile], ...]  # each with its path here
 
     @classmethod
-    def of(cls, files: Sequence[File], request: Request) -> "Source":
+    def of(cls, files: Sequence[VersionFile], request: ConversionRequest) -> "ConversionSource":
         """Find it; `Invalid` when there is none, more than one, or anything that belongs to none.
 
         The samples that the request names must be among the files.
@@ -49,7 +49,7 @@ class Source:
         )
         return cls(path, placed)
 
-    async def bring(self, storage: Storage, folder: Path) -> None:
+    async def bring(self, storage: ArtifactStorage, folder: Path) -> None:
         """Lay the files out below a folder."""
         for path, file in self.files:
             target = folder / path

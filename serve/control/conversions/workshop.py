@@ -19,22 +19,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.conversions.converter import Converter
 from serve.control.conversions.job import Job, JobState, needed_uploads
 from serve.control.conversions.jobs import Jobs
-from serve.control.conversions.progress import Progress
-from serve.control.conversions.results import Hiding, Result, fault_of
-from serve.control.conversions.sources import Source
+from serve.control.conversions.progress import ConversionProgress
+from serve.control.conversions.results import ConversionResult, Hiding, fault_of
+from serve.control.conversions.sources import ConversionSource
 from serve.control.models import By
 from serve.control.publication.publications import Publications
 from serve.control.publication.records import IN_PROGRESS, SERVEGATE, Records
 from serve.control.uploads.uploads import Uploads
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.conversion.faults import failed
-from serve.conversion.report import Report
+from serve.conversion.report import ConversionReport
 from serve.core.errors import GateRefused, NoSpace, ServegateError, Unavailable
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 _log = logging.getLogger("servegate.conversions")
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Workshop:
         jobs: Jobs,
         converter: Converter,
         *,
-        storage: Storage,
+        storage: ArtifactStorage,
         uploads: Uploads,
         versions: Records,
         publications: Publications,
@@ -146,12 +146,12 @@ class Workshop:
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    async def _converted(self, job: Job, folder: Path) -> Result:
+    async def _converted(self, job: Job, folder: Path) -> ConversionResult:
         """The model folder that has come of it, and the report."""
         asked, progress, hiding = job.asked, self._jobs.progress(job.id), Hiding(folder)
         given, work = folder / "given", folder / "work"
         upload = await self._uploads.require_whole(asked.upload)
-        source = Source.of(upload.files, asked.request)
+        source = ConversionSource.of(upload.files, asked.request)
         await source.bring(self._storage, given)
         report = await self._converter.convert(
             replace(asked.request, source=source.path),
@@ -164,9 +164,9 @@ class Workshop:
         )
         await asyncio.to_thread(hiding.rewrite, entry)
         told = await asyncio.to_thread(hiding.report_in, entry)
-        return await asyncio.to_thread(Result.of, told or report, entry)
+        return await asyncio.to_thread(ConversionResult.of, told or report, entry)
 
-    async def _publish(self, job: Job, result: Result) -> None:
+    async def _publish(self, job: Job, result: ConversionResult) -> None:
         """Let it become a version; none when somebody has cancelled the job meanwhile."""
         by = By(SERVEGATE, "the model passed the gate")
         page = result.report.to_json()
@@ -179,7 +179,7 @@ class Workshop:
             lambda: self._jobs.move(moved, JobState.PUBLISHING, named, version=version.number)
         )
 
-    async def _committed(self, job: Job, result: Result) -> Version:
+    async def _committed(self, job: Job, result: ConversionResult) -> PublishedVersion:
         """The version of a result; done again, it is the same one."""
         if version := self._made_by(job):
             return version
@@ -205,7 +205,11 @@ class Workshop:
         await self._end(job, state, fault, report)
 
     async def _end(
-        self, job: Job, state: JobState, fault: Mapping[str, Any], report: Report | None = None
+        self,
+        job: Job,
+        state: JobState,
+        fault: Mapping[str, Any],
+        report: ConversionReport | None = None,
     ) -> None:
         """The end of a job that is at work, if it still is."""
         page = None if report is None else report.to_json()
@@ -232,7 +236,7 @@ class Workshop:
         version = self._versions.find(job.asked.model, job.version or 0)
         if version is not None and version.state in IN_PROGRESS:
             return
-        if version is not None and State.PUBLISHED.value in version.times:
+        if version is not None and VersionState.PUBLISHED.value in version.times:
             await self._end(job, JobState.DONE, {})
             if job.asked.upload not in needed_uploads(self._versions.decisions):
                 await self._uploads.forget(job.asked.upload)
@@ -240,12 +244,12 @@ class Workshop:
         why = "its record was deleted" if version is None else version.reason
         await self._end(job, JobState.FAILED, fault_of(failed("not_published", why)))
 
-    def _made_by(self, job: Job) -> Version | None:
+    def _made_by(self, job: Job) -> PublishedVersion | None:
         """The version that this run of the job has made."""
         begun = job.times.get(JobState.RUNNING.value, 0.0)
         for version in self._versions.of(job.asked.model):
-            is_own = version.tags.get(Result.TAG) == job.id
-            if is_own and version.times.get(State.UPLOADED.value, 0.0) >= begun:
+            is_own = version.tags.get(ConversionResult.TAG) == job.id
+            if is_own and version.times.get(VersionState.UPLOADED.value, 0.0) >= begun:
                 return version
         return None
 
@@ -263,7 +267,7 @@ class Workshop:
                 length = min(length * 2, _LONGEST)
 
 
-def _relay(progress: Progress, hiding: Hiding, event: Mapping[str, Any]) -> None:
+def _relay(progress: ConversionProgress, hiding: Hiding, event: Mapping[str, Any]) -> None:
     """Tell what the converter tells, but for its end: the state of the job says that."""
     if event.get("type") not in ("failed", "done"):
         progress.tell(hiding.event(event))

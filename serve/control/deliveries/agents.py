@@ -22,10 +22,10 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.control.deliveries.delivery import Slot
-from serve.control.deliveries.folder import Manifests, Piece, Reading, place
-from serve.control.versions import Version
+from serve.control.deliveries.folder import DeliveryPiece, DeliveryReader, Manifests, place
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Page:
     """What every agent has to have (`pieces`), and what it must not remove (`keep`)."""
 
     name: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[DeliveryPiece, ...]
     keep: frozenset[Slot]
 
     def to_json(self) -> dict[str, Any]:
@@ -47,14 +47,16 @@ class Page:
         try:
             keep = frozenset((str(name), int(number)) for name, number in data["keep"])
             return cls(
-                str(data["name"]), tuple(Piece.from_json(one) for one in data["pieces"]), keep
+                str(data["name"]),
+                tuple(DeliveryPiece.from_json(one) for one in data["pieces"]),
+                keep,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise Invalid("the list of wanted versions is malformed", why=repr(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AgentReport:
     """What an agent has: versions that are whole on its disk, and why others are not."""
 
     slots: frozenset[Slot]
@@ -65,7 +67,7 @@ SILENT = 5.0  # seconds without a question after which an agent is taken to be g
 
 
 @dataclass(slots=True)
-class Heard:
+class AgentContact:
     """When an agent was last there (monotonic seconds), and how many of its polls wait now."""
 
     at: float
@@ -77,14 +79,14 @@ class AgentDelivery:
     so a report holds until the next one."""
 
     def __init__(self, storage: Manifests, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reading = Reading(storage)
+        self._reading = DeliveryReader(storage)
         self._clock = clock
-        self._heard: dict[str, Heard] = {}
+        self._heard: dict[str, AgentContact] = {}
         self._mine = secrets.token_hex(4)
         self._said, self._pages = "", 0
         self._page: Page | None = None
         self._changed = asyncio.Condition()
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[str, AgentReport] = {}
         self._unread: Mapping[Slot, str] = {}
         self._closed = False
 
@@ -92,7 +94,7 @@ class AgentDelivery:
         page = self._page.name if self._page else "none yet"
         return f"<AgentDelivery page={page} agents={sorted(self._reports)}>"
 
-    async def deliver(self, wanted: Collection[Version], held: Collection[Slot]) -> None:
+    async def deliver(self, wanted: Collection[PublishedVersion], held: Collection[Slot]) -> None:
         """Tell the agents; does not wait for them. See `Delivery`."""
         pieces, self._unread = await self._reading.pieces(wanted)
         keep = frozenset({*held, *(place(version) for version in wanted)})
@@ -105,18 +107,18 @@ class AgentDelivery:
         self._said, self._pages = said, self._pages + 1
         self._page = Page(f"{self._mine}-{self._pages}", pieces, keep)
         self._reports = {
-            replica: Report(report.slots & keep, report.problems)
+            replica: AgentReport(report.slots & keep, report.problems)
             for replica, report in self._reports.items()
         }
         async with self._changed:
             self._changed.notify_all()
 
-    def has(self, replica: str, version: Version) -> bool:
+    def has(self, replica: str, version: PublishedVersion) -> bool:
         """See `Delivery`."""
         report = self._reports.get(replica)
         return report is not None and place(version) in report.slots
 
-    def problem(self, replica: str, version: Version) -> str:
+    def problem(self, replica: str, version: PublishedVersion) -> str:
         """See `Delivery`."""
         slot, report = place(version), self._reports.get(replica)
         if slot in self._unread:
@@ -142,7 +144,7 @@ class AgentDelivery:
 
     @contextlib.contextmanager
     def _listening(self, replica: str) -> Iterator[None]:
-        heard = self._heard.setdefault(replica, Heard(self._clock()))
+        heard = self._heard.setdefault(replica, AgentContact(self._clock()))
         heard.polls += 1
         try:
             yield
@@ -172,10 +174,10 @@ class AgentDelivery:
         """An agent reports what it has; whether that is believed."""
         if self._page is None or page != self._page.name:
             return False
-        self._reports[replica] = Report(frozenset(slots), MappingProxyType(dict(problems)))
+        self._reports[replica] = AgentReport(frozenset(slots), MappingProxyType(dict(problems)))
         return True
 
-    def wanted_blob(self, sha256: str) -> File | None:
+    def wanted_blob(self, sha256: str) -> VersionFile | None:
         """The file with this digest, if an agent may need it."""
         pieces = self._page.pieces if self._page else ()
         files = (file for piece in pieces for file in piece.manifest.layout.for_triton)

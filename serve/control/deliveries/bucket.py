@@ -16,12 +16,12 @@ from types import MappingProxyType
 
 from serve.control.artifacts.storage import blob_key
 from serve.control.deliveries.delivery import Slot
-from serve.control.deliveries.folder import Manifests, Piece, Reading, place
+from serve.control.deliveries.folder import DeliveryPiece, DeliveryReader, Manifests, place
 from serve.control.deliveries.repository import group_mark, version_mark
 from serve.control.deliveries.side_by_side import side_by_side
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import ServegateError, Unavailable
-from serve.core.versions import CONFIG, File
+from serve.core.versions import CONFIG, VersionFile
 from serve.processes.failpoints import reach
 from serve.triton.repository_url import REPOSITORY
 
@@ -37,7 +37,7 @@ class BucketDelivery:
         from serve.control.artifacts.bucket_copies import CopyingBucket  # obstore, which few need
 
         self._bucket = CopyingBucket(url, **config)
-        self._reading = Reading(storage)
+        self._reading = DeliveryReader(storage)
         self._turn = asyncio.Lock()
         self._marked: Marks | None = None  # None: has to be read
         self._slots: frozenset[Slot] = frozenset()  # what this process has seen to be whole
@@ -53,7 +53,7 @@ class BucketDelivery:
         """
         await self._bucket.put_new(_KEEP, b"")
 
-    async def deliver(self, wanted: Collection[Version], held: Collection[Slot]) -> None:
+    async def deliver(self, wanted: Collection[PublishedVersion], held: Collection[Slot]) -> None:
         """See `Delivery`."""
         async with self._turn:
             pieces, problems = await self._reading.pieces(wanted)
@@ -72,11 +72,11 @@ class BucketDelivery:
                 self._marked = None if failed else marks
             self._problems = MappingProxyType({**problems, **failed})
 
-    def has(self, replica: str, version: Version) -> bool:
+    def has(self, replica: str, version: PublishedVersion) -> bool:
         """See `Delivery`."""
         return place(version) in self._slots
 
-    def problem(self, replica: str, version: Version) -> str:
+    def problem(self, replica: str, version: PublishedVersion) -> str:
         """See `Delivery`."""
         return self._problems.get(place(version), "")
 
@@ -99,7 +99,7 @@ class BucketDelivery:
             await self._unmark(marks, name, _GROUP)
             await self._remove(f"{REPOSITORY}/{name}")
 
-    async def _bring_all(self, pieces: Iterable[Piece], marks: Marks) -> dict[Slot, str]:
+    async def _bring_all(self, pieces: Iterable[DeliveryPiece], marks: Marks) -> dict[Slot, str]:
         failed = {}
         for piece in pieces:
             try:
@@ -108,7 +108,7 @@ class BucketDelivery:
                 failed[piece.slot] = str(error)
         return failed
 
-    async def _bring(self, piece: Piece, marks: Marks) -> None:
+    async def _bring(self, piece: DeliveryPiece, marks: Marks) -> None:
         manifest, layout = piece.manifest, piece.manifest.layout
         name, number = manifest.physical, str(manifest.version)
         if piece.slot in self._slots:
@@ -136,8 +136,8 @@ class BucketDelivery:
             reach("delivery.renamed")
         self._slots |= {piece.slot}
 
-    async def _copy(self, files: Iterable[File], model: str) -> None:
-        async def one(file: File) -> None:
+    async def _copy(self, files: Iterable[VersionFile], model: str) -> None:
+        async def one(file: VersionFile) -> None:
             await self._bucket.copy(blob_key(file.sha256), f"{model}/{file.path}", file.size)
 
         await side_by_side(one, files, at_a_time=_AT_A_TIME)
@@ -158,5 +158,5 @@ class BucketDelivery:
         return {found.key: found.size async for found in self._bucket.list(prefix)}
 
 
-def _fit(files: Iterable[File], model: str, sizes: Mapping[str, int]) -> bool:
+def _fit(files: Iterable[VersionFile], model: str, sizes: Mapping[str, int]) -> bool:
     return all(sizes.get(f"{model}/{file.path}") == file.size for file in files)

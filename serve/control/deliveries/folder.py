@@ -9,8 +9,13 @@ from typing import Any, Protocol
 
 from serve.control.deliveries.delivery import Slot
 from serve.control.deliveries.repository import is_whole, present, slot_of, sweep, take_away
-from serve.control.deliveries.version_folder import Source, check_config, materialise, to_the_end
-from serve.control.versions import Version
+from serve.control.deliveries.version_folder import (
+    BlobSource,
+    check_config,
+    materialise,
+    to_the_end,
+)
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid, ServegateError
 from serve.core.versions import Manifest
 
@@ -22,12 +27,12 @@ class Manifests(Protocol):
         """The manifest of a version; `NotFound` when it was never published or is removed."""
 
 
-class Storage(Source, Manifests, Protocol):
+class DeliveryStorage(BlobSource, Manifests, Protocol):
     """What a delivery needs of the storage."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DeliveryPiece:
     """One version to be delivered: its manifest, and its canonical config.pbtxt."""
 
     manifest: Manifest
@@ -43,7 +48,7 @@ class Piece:
         return {"manifest": self.manifest.to_bytes().decode(), "config": self.config}
 
     @classmethod
-    def from_json(cls, data: Any) -> "Piece":
+    def from_json(cls, data: Any) -> "DeliveryPiece":
         """Read what `to_json` gave; `Invalid` when it does not hold together."""
         try:
             piece = cls(Manifest.from_bytes(data["manifest"].encode()), str(data["config"]))
@@ -53,7 +58,7 @@ class Piece:
         return piece
 
 
-class Reading:
+class DeliveryReader:
     """Turns version records into pieces. Manifests never change: each is read once."""
 
     def __init__(self, manifests: Manifests) -> None:
@@ -61,11 +66,11 @@ class Reading:
         self._known: dict[tuple[str, int], Manifest] = {}
 
     def __repr__(self) -> str:
-        return f"<Reading {len(self._known)} manifests known>"
+        return f"<DeliveryReader {len(self._known)} manifests known>"
 
     async def pieces(
-        self, wanted: Collection[Version]
-    ) -> tuple[tuple[Piece, ...], Mapping[Slot, str]]:
+        self, wanted: Collection[PublishedVersion]
+    ) -> tuple[tuple[DeliveryPiece, ...], Mapping[Slot, str]]:
         """The pieces of all versions that can be read, and why the others cannot."""
         names = {(version.model, version.number) for version in wanted}
         self._known = {name: one for name, one in self._known.items() if name in names}
@@ -77,20 +82,20 @@ class Reading:
                 problems[place(version)] = str(error)
         return tuple(found), MappingProxyType(problems)
 
-    async def _piece(self, version: Version) -> Piece:
+    async def _piece(self, version: PublishedVersion) -> DeliveryPiece:
         name = version.model, version.number
         manifest = self._known.get(name) or await self._manifests.manifest(*name)
         found = (manifest.model, manifest.version, manifest.physical)
         if found != (*name, version.physical):
             raise Invalid(f"the manifest of {version.key} does not match its record")
         self._known[name] = manifest
-        return Piece(manifest, version.config)
+        return DeliveryPiece(manifest, version.config)
 
 
 class Watcher:
     """Hears what becomes of each version; this one does not listen."""
 
-    def begins(self, piece: Piece) -> None:
+    def begins(self, piece: DeliveryPiece) -> None:
         """A version that is missing is being fetched."""
 
     async def ended(self, slot: Slot) -> None:
@@ -106,7 +111,7 @@ _NOBODY = Watcher()
 class RepositoryFolder:
     """A model repository on disk whose versions come and go, whole. One process writes to it."""
 
-    def __init__(self, source: Source, path: Path) -> None:
+    def __init__(self, source: BlobSource, path: Path) -> None:
         self._source = source
         self._path = path
         self._turn = asyncio.Lock()
@@ -119,7 +124,7 @@ class RepositoryFolder:
 
     async def bring(
         self,
-        pieces: Iterable[Piece],
+        pieces: Iterable[DeliveryPiece],
         keep: Collection[Slot],
         watcher: Watcher = _NOBODY,
     ) -> None:
@@ -133,7 +138,7 @@ class RepositoryFolder:
             for slot, piece in wanted.items():
                 await self._bring(slot, piece, watcher)
 
-    async def _bring(self, slot: Slot, piece: Piece, watcher: Watcher) -> None:
+    async def _bring(self, slot: Slot, piece: DeliveryPiece, watcher: Watcher) -> None:
         if await asyncio.to_thread(is_whole, piece.manifest, piece.config, self._path):
             self._tell(slot, "")
             return
@@ -167,29 +172,29 @@ class RepositoryFolder:
 class FolderDelivery:
     """One folder that every Triton reads: of this machine, or on a volume that all share."""
 
-    def __init__(self, storage: Storage, folder: Path) -> None:
-        self._reading = Reading(storage)
+    def __init__(self, storage: DeliveryStorage, folder: Path) -> None:
+        self._reading = DeliveryReader(storage)
         self._folder = RepositoryFolder(storage, folder)
         self._unread: Mapping[Slot, str] = MappingProxyType({})
 
     def __repr__(self) -> str:
         return f"<FolderDelivery {self._folder!r}>"
 
-    async def deliver(self, wanted: Collection[Version], held: Collection[Slot]) -> None:
+    async def deliver(self, wanted: Collection[PublishedVersion], held: Collection[Slot]) -> None:
         """See `Delivery`."""
         pieces, self._unread = await self._reading.pieces(wanted)
         await self._folder.bring(pieces, {*held, *(place(version) for version in wanted)})
 
-    def has(self, replica: str, version: Version) -> bool:
+    def has(self, replica: str, version: PublishedVersion) -> bool:
         """See `Delivery`."""
         return place(version) in self._folder.slots
 
-    def problem(self, replica: str, version: Version) -> str:
+    def problem(self, replica: str, version: PublishedVersion) -> str:
         """See `Delivery`."""
         slot = place(version)
         return self._unread.get(slot) or self._folder.problems.get(slot, "")
 
 
-def place(version: Version) -> Slot:
+def place(version: PublishedVersion) -> Slot:
     """Where a Triton finds the version."""
     return version.physical, version.number

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from serve.control.deliveries.delivery import Slot
 from serve.core.errors import Conflict
-from serve.core.versions import CONFIG, File, Manifest
+from serve.core.versions import CONFIG, Manifest, VersionFile
 
 OWN = ".delivery"
 _DRAFTS, _MARKS, _GROUP = f"{OWN}/drafts", f"{OWN}/marks", "group"
@@ -138,7 +138,7 @@ def group_is_whole(manifest: Manifest, config: str, repository: Path) -> bool:
     )
 
 
-def _sizes_fit(files: Iterable[File], folder: Path) -> bool:
+def _sizes_fit(files: Iterable[VersionFile], folder: Path) -> bool:
     for file in files:
         try:
             status = (folder / file.path).lstat()

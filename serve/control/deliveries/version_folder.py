@@ -25,7 +25,7 @@ from serve.control.deliveries.repository import (
 from serve.control.deliveries.side_by_side import side_by_side
 from serve.core.errors import DigestMismatch, Invalid
 from serve.core.names import check_model_name
-from serve.core.versions import CONFIG, File, Manifest
+from serve.core.versions import CONFIG, Manifest, VersionFile
 from serve.processes.failpoints import reach
 
 P = ParamSpec("P")
@@ -34,10 +34,10 @@ _AT_A_TIME = 4  # files of one version that are fetched side by side
 _PIECE = 1 << 23  # bytes that are hashed between two looks at the clock
 
 
-class Source(Protocol):
+class BlobSource(Protocol):
     """Where blobs come from."""
 
-    async def fetch(self, file: File, target: Path) -> None:
+    async def fetch(self, file: VersionFile, target: Path) -> None:
         """Put the blob at a path that is free, whole and on the disk; the digest of what came
         over a wire is right. May be a hard link."""
 
@@ -51,7 +51,9 @@ def check_config(manifest: Manifest, config: str) -> None:
         raise Invalid(f"the configuration of {name} differs from the published one")
 
 
-async def materialise(source: Source, manifest: Manifest, config: str, repository: Path) -> None:
+async def materialise(
+    source: BlobSource, manifest: Manifest, config: str, repository: Path
+) -> None:
     """Build the version's folder, and the group's files where they are missing or wrong.
 
     A folder of ours that is not right is built anew beside the old one. `DigestMismatch` when a
@@ -87,7 +89,7 @@ async def to_the_end(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> 
         raise
 
 
-async def require_digest(path: Path, file: File) -> None:
+async def require_digest(path: Path, file: VersionFile) -> None:
     """`DigestMismatch` when the bytes at this path are not the file's."""
     digest = hashlib.sha256()
     with path.open("rb") as opened:
@@ -101,10 +103,10 @@ async def require_digest(path: Path, file: File) -> None:
         )
 
 
-async def _collect(source: Source, files: Iterable[File], draft: Path) -> None:
+async def _collect(source: BlobSource, files: Iterable[VersionFile], draft: Path) -> None:
     """Fetch files into a draft. A hard link is read through once: no wire has checked it."""
 
-    async def one(file: File) -> None:
+    async def one(file: VersionFile) -> None:
         target = room(draft / file.path)
         await source.fetch(file, target)
         status = target.stat()

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from serve.control.evaluation.pack_writer import MOST_CLASSES
-from serve.control.evaluation.rows import Row, Table
+from serve.control.evaluation.rows import PackRow, Table
 from serve.core.errors import Invalid, NotFound
-from serve.tensors.input_forms import Given
+from serve.tensors.input_forms import GivenInput
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 
@@ -122,7 +122,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RowsView:
     """The rows of a revision, which can be read."""
 
     dataset: Dataset
@@ -131,12 +131,12 @@ class View:
     def __len__(self) -> int:
         return self.dataset.rows
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> PackRow:
         """One row; `NotFound`."""
         table, index = self._place(number)
         return table.rows[index]
 
-    def cells(self, number: int) -> dict[str, Given]:
+    def cells(self, number: int) -> dict[str, GivenInput]:
         """What a row was given; it reads a file."""
         table, index = self._place(number)
         return table.cells(index)

@@ -19,14 +19,14 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from serve.control.artifacts.objects import Objects
-from serve.control.evaluation.dataset import Dataset, PackOf, View, check_dataset_name
+from serve.control.evaluation.dataset import Dataset, PackOf, RowsView, check_dataset_name
 from serve.control.evaluation.pack_writer import PackWriter
 from serve.control.evaluation.packs import Packs, read_whole
 from serve.control.evaluation.pictures import png
 from serve.control.evaluation.rows import Fresh, Table
 from serve.control.evaluation.single import cells_of
 from serve.core.errors import Conflict, Invalid, NotFound
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 
 KEPT = 20  # revisions of a dataset
 MOST_DATASETS = 1000
@@ -78,11 +78,11 @@ class Datasets:
             revision = numbers[-1]
         return await self._read(name, revision)
 
-    async def view(self, name: str, revision: int | None = None) -> View:
+    async def view(self, name: str, revision: int | None = None) -> RowsView:
         """The rows of one revision, ready to be read; `NotFound`, `DigestMismatch`."""
         dataset = await self.get(name, revision)
         tables = [await self._packs.table(dataset.name, pack) for pack in dataset.packs]
-        return View(dataset, tuple(tables))
+        return RowsView(dataset, tuple(tables))
 
     async def picture(self, name: str, row: int, revision: int | None = None) -> bytes:
         """A row as a PNG file; `NotFound` where there is no such row, or it is no picture."""
@@ -111,7 +111,7 @@ class Datasets:
     async def add_row(
         self,
         name: str,
-        given: Mapping[str, Given] | bytes,
+        given: Mapping[str, GivenInput] | bytes,
         filename: str,
         label: str,
         author: str,
@@ -126,7 +126,7 @@ class Datasets:
             cells = await asyncio.to_thread(cells_of, given, filename)
         else:
             cells = dict(given)
-        if any(one.form is Form.RANDOM for one in cells.values()):
+        if any(one.form is InputForm.RANDOM for one in cells.values()):
             raise Invalid(
                 "random values cannot become a row of a dataset",
                 why="they would differ between versions",

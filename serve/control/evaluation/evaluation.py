@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from serve.control.evaluation.results import Kind
+from serve.control.evaluation.results import OutputKind
 
 
-class State(StrEnum):
+class EvaluationState(StrEnum):
     """The state of an evaluation."""
 
     QUEUED = "queued"
@@ -31,11 +31,11 @@ class State(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-WAITING = frozenset({State.QUEUED, State.RUNNING})
+WAITING = frozenset({EvaluationState.QUEUED, EvaluationState.RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EvaluationRequest:
     """What somebody wants to know. `a` and `b` are numbers or labels; empty: nobody has said.
 
     `revision` is of the dataset, the newest if it is 0; `limit`: so many rows, spread evenly.
@@ -64,16 +64,16 @@ class Evaluation:
     """
 
     id: str
-    request: Request
+    request: EvaluationRequest
     author: str
     version_a: int
     version_b: int | None
     output: str
-    kind: Kind
+    kind: OutputKind
     digest: str
     total: int
     created: float
-    state: State = State.QUEUED
+    state: EvaluationState = EvaluationState.QUEUED
     done: int = 0
     failed: int = 0
     begun: float | None = None
@@ -104,8 +104,12 @@ class Evaluation:
     def from_json(cls, page: Mapping[str, Any]) -> "Evaluation":
         """What `to_json` has made."""
         asked = page["request"]
-        request = Request(**{**asked, "gates": tuple(asked["gates"])})
-        kind, state, notes = Kind(page["kind"]), State(page["state"]), tuple(page["notes"])
+        request = EvaluationRequest(**{**asked, "gates": tuple(asked["gates"])})
+        kind, state, notes = (
+            OutputKind(page["kind"]),
+            EvaluationState(page["state"]),
+            tuple(page["notes"]),
+        )
         return cls(**{**page, "request": request, "kind": kind, "state": state, "notes": notes})
 
 

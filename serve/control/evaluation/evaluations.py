@@ -7,14 +7,19 @@ from typing import Any
 
 from serve.control.artifacts.objects import Objects
 from serve.control.evaluation.datasets import Datasets
-from serve.control.evaluation.evaluation import WAITING, Evaluation, Request, State
-from serve.control.evaluation.execution import Performing, report_on
-from serve.control.evaluation.gates import Judged, judge, parse_gates
+from serve.control.evaluation.evaluation import (
+    WAITING,
+    Evaluation,
+    EvaluationRequest,
+    EvaluationState,
+)
+from serve.control.evaluation.execution import EvaluationRunner, report_on
+from serve.control.evaluation.gates import JudgedGate, judge, parse_gates
 from serve.control.evaluation.plan import Planner
 from serve.control.evaluation.records import KEPT, Keeping
 from serve.control.evaluation.report import measured
-from serve.control.evaluation.results import Result
-from serve.control.gateway import Gateway
+from serve.control.evaluation.results import RowResult
+from serve.control.gateway import GatewayClient
 from serve.control.models import Models
 from serve.core.errors import Conflict, NotFound, ServegateError, Unavailable, first_of
 
@@ -32,7 +37,7 @@ class Evaluations:
         *,
         objects: Objects,
         datasets: Datasets,
-        gateway: Gateway,
+        gateway: GatewayClient,
         models: Models,
         wall: Callable[[], float],
         new_id: Callable[[], str],
@@ -44,8 +49,8 @@ class Evaluations:
         self._wall = wall
         self._new_id = new_id
         self._all: dict[str, Evaluation] = {}
-        self._current: Performing | None = None
-        self._looked_at: tuple[str, int, dict[int, Result]] | None = None
+        self._current: EvaluationRunner | None = None
+        self._looked_at: tuple[str, int, dict[int, RowResult]] | None = None
         self._loading = asyncio.Lock()
         self._is_loaded = self._is_closed = False
         self._news = asyncio.Event()
@@ -65,7 +70,7 @@ class Evaluations:
                     _log.warning("cannot read the evaluations, will retry: %s", error)
                     await asyncio.sleep(_LATER)
             while True:
-                waiting = [one for one in self._all.values() if one.state is State.QUEUED]
+                waiting = [one for one in self._all.values() if one.state is EvaluationState.QUEUED]
                 if waiting:
                     await self._perform(waiting[0])
                 else:
@@ -76,7 +81,7 @@ class Evaluations:
 
     # --- commands --------------------------------------------------------------------------------
 
-    async def begin(self, request: Request, author: str) -> Evaluation:
+    async def begin(self, request: EvaluationRequest, author: str) -> Evaluation:
         """Queue one; `Invalid` and `NotFound` say what does not go together."""
         parse_gates(request.gates, two=bool(request.b))
         await self._load()
@@ -92,7 +97,7 @@ class Evaluations:
     async def cancel(self, identity: str) -> Evaluation:
         """Stop one that waits or runs; the calls in flight end first. Again is no mistake."""
         evaluation = await self.get(identity)
-        if evaluation.state is State.CANCELLED:
+        if evaluation.state is EvaluationState.CANCELLED:
             return evaluation
         if not evaluation.is_waiting:
             raise Conflict(
@@ -102,19 +107,21 @@ class Evaluations:
         if self._current is not None and self._current.id == identity:
             await self._current.stop()
             return await self.get(identity)
-        return await self._write(evaluation.changed(state=State.CANCELLED, ended=self._wall()))
+        return await self._write(
+            evaluation.changed(state=EvaluationState.CANCELLED, ended=self._wall())
+        )
 
     async def resume(self, identity: str) -> Evaluation:
         """Queue one again that has ended with rows left or failed; `Conflict` otherwise."""
         evaluation = await self.get(identity)
-        is_whole = evaluation.state is State.DONE and not evaluation.failed
+        is_whole = evaluation.state is EvaluationState.DONE and not evaluation.failed
         if evaluation.is_waiting or is_whole:
             why = "every row has a result" if is_whole else f"its state is '{evaluation.state}'"
             raise Conflict(f"evaluation '{identity}' cannot be resumed", why=why)
         self._require_room()
         await self._planner.view(evaluation)
         return await self._write(
-            evaluation.changed(state=State.QUEUED, why="", ended=None, passed=None)
+            evaluation.changed(state=EvaluationState.QUEUED, why="", ended=None, passed=None)
         )
 
     async def remove(self, identity: str) -> None:
@@ -146,7 +153,7 @@ class Evaluations:
             )
         return self._all[identity]
 
-    async def results(self, identity: str) -> tuple[Evaluation, list[Result]]:
+    async def results(self, identity: str) -> tuple[Evaluation, list[RowResult]]:
         """One and its results so far, by row."""
         evaluation = await self.get(identity)
         if self._current is not None and self._current.id == identity:
@@ -165,12 +172,12 @@ class Evaluations:
         if self._current is not None and self._current.id == identity:
             return await self._current.report()
         known = await self._keeping.report(identity)
-        if known is not None and evaluation.state is not State.INTERRUPTED:
+        if known is not None and evaluation.state is not EvaluationState.INTERRUPTED:
             return known
         _, results = await self.results(identity)
         return await report_on(evaluation, results) if results else None
 
-    async def judge(self, identity: str, texts: Sequence[str]) -> tuple[Judged, ...]:
+    async def judge(self, identity: str, texts: Sequence[str]) -> tuple[JudgedGate, ...]:
         """Hold gates against one as far as it is; `Invalid`, `Conflict` before the first row."""
         evaluation = await self.get(identity)
         gates = parse_gates(texts, two=evaluation.two)
@@ -196,7 +203,7 @@ class Evaluations:
     # --- within ----------------------------------------------------------------------------------
 
     async def _perform(self, evaluation: Evaluation) -> None:
-        self._current = Performing(
+        self._current = EvaluationRunner(
             evaluation,
             self._planner,
             self._gateway,
@@ -212,7 +219,7 @@ class Evaluations:
             _log.warning("evaluation %s failed", evaluation.id, exc_info=None if is_ours else first)
             why = str(first) if is_ours else f"internal error in the control plane: {first!r}"
             last = self._current.evaluation.changed(
-                state=State.FAILED, why=why[:_LONGEST], ended=self._wall()
+                state=EvaluationState.FAILED, why=why[:_LONGEST], ended=self._wall()
             )
             await self._try_write(last)
         finally:
@@ -256,7 +263,7 @@ class Evaluations:
             if self._is_loaded:
                 return
             for one in await self._keeping.all():
-                stopped = one.state is State.RUNNING
-                known = one.changed(state=State.INTERRUPTED) if stopped else one
+                stopped = one.state is EvaluationState.RUNNING
+                known = one.changed(state=EvaluationState.INTERRUPTED) if stopped else one
                 self._all.setdefault(known.id, known)
             self._is_loaded = True

@@ -5,13 +5,13 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from serve.control.evaluation.evaluation import Evaluation, State, spread
+from serve.control.evaluation.evaluation import Evaluation, EvaluationState, spread
 from serve.control.evaluation.gates import parse_gates
 from serve.control.evaluation.plan import Planner
 from serve.control.evaluation.records import Keeping
 from serve.control.evaluation.report import finite, report
-from serve.control.evaluation.results import Result
-from serve.control.evaluation.run import Infers, Run
+from serve.control.evaluation.results import RowResult
+from serve.control.evaluation.run import Infers, RowRun
 from serve.core.errors import ServegateError
 
 _CHUNK = 1000  # rows that are kept together
@@ -19,7 +19,7 @@ _EVERY = 5.0  # seconds after which fewer are kept, too
 _LAST = 2.0  # seconds for what is left to be kept when the process stops
 
 
-async def report_on(evaluation: Evaluation, results: Sequence[Result]) -> dict[str, Any]:
+async def report_on(evaluation: Evaluation, results: Sequence[RowResult]) -> dict[str, Any]:
     """Every number of some results of an evaluation; it is counted in a thread."""
     gates = parse_gates(evaluation.request.gates, two=evaluation.two)
     page = await asyncio.to_thread(report, results, evaluation.kind, gates, two=evaluation.two)
@@ -27,7 +27,7 @@ async def report_on(evaluation: Evaluation, results: Sequence[Result]) -> dict[s
     return found
 
 
-class Performing:
+class EvaluationRunner:
     """The evaluation that runs now. `changed` is told of every state and of how far it is."""
 
     def __init__(
@@ -41,24 +41,24 @@ class Performing:
         changed: Callable[[Evaluation], None],
     ) -> None:
         self.evaluation = evaluation
-        self.results: dict[int, Result] = {}
+        self.results: dict[int, RowResult] = {}
         self.has_ended = asyncio.Event()
         self._planner = planner
         self._gateway = gateway
         self._keeping = keeping
         self._wall = wall
         self._changed = changed
-        self._fresh: list[Result] = []
+        self._fresh: list[RowResult] = []
         self._chunks = 0
         self._kept_at = 0.0
         self._failed = 0
-        self._run: Run | None = None
+        self._run: RowRun | None = None
         self._is_stopping = False
         self._keeping_now = asyncio.Lock()
         self._reported: tuple[int, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
-        return f"<Performing {self.id} {len(self.results)} of {self.evaluation.total}>"
+        return f"<EvaluationRunner {self.id} {len(self.results)} of {self.evaluation.total}>"
 
     @property
     def id(self) -> str:
@@ -76,13 +76,13 @@ class Performing:
         """Ask the rows that have no answer yet; ended by `stop`, `Unavailable` and others."""
         self.results, self._chunks = await self._keeping.results(self.id)
         self._failed = sum(one.has_failed for one in self.results.values())
-        await self._move(State.RUNNING, begun=self._wall())
+        await self._move(EvaluationState.RUNNING, begun=self._wall())
         view = await self._planner.view(self.evaluation)
         plan = await self._planner.plan(self.evaluation, view)
         rows = spread(len(view), self.evaluation.request.limit)
         left = [row for row in rows if row not in self.results or self.results[row].has_failed]
         self._kept_at = self._wall()
-        self._run = Run(plan, view, self._gateway, self._take, is_stopping=self._is_stopping)
+        self._run = RowRun(plan, view, self._gateway, self._take, is_stopping=self._is_stopping)
         try:
             if left and not self._is_stopping:
                 await self._run.warm_up(left[0])
@@ -91,7 +91,7 @@ class Performing:
             with contextlib.suppress(ServegateError, TimeoutError):
                 async with asyncio.timeout(_LAST):
                     await self._keep()
-                    await self._write_report(State.INTERRUPTED)
+                    await self._write_report(EvaluationState.INTERRUPTED)
             raise
         except BaseExceptionGroup:
             await self._keep()
@@ -99,7 +99,7 @@ class Performing:
             raise
         await self._keep()
         is_whole = all(row in self.results for row in rows)
-        await self._write_report(State.DONE if is_whole else State.CANCELLED)
+        await self._write_report(EvaluationState.DONE if is_whole else EvaluationState.CANCELLED)
 
     async def report(self) -> dict[str, Any] | None:
         """Every number so far."""
@@ -111,7 +111,7 @@ class Performing:
             self._reported = (count, await report_on(self.evaluation, results))
         return self._reported[1]
 
-    async def _take(self, results: Sequence[Result]) -> None:
+    async def _take(self, results: Sequence[RowResult]) -> None:
         for one in results:
             before = self.results.get(one.row)
             self._failed += one.has_failed - (before is not None and before.has_failed)
@@ -136,18 +136,18 @@ class Performing:
             self._kept_at = self._wall()
             await self._keeping.write(self.evaluation)
 
-    async def _write_report(self, state: State) -> None:
+    async def _write_report(self, state: EvaluationState) -> None:
         """The report of what there is, then the last state."""
         self._reported = None  # rows that were asked again do not change their number
         page = await self.report()
         passed = None
         if page is not None:
             await self._keeping.write_report(self.id, page)
-            if state is State.DONE and page["gates"]:
+            if state is EvaluationState.DONE and page["gates"]:
                 passed = all(gate["passed"] for gate in page["gates"])
         await self._move(state, ended=self._wall(), passed=passed)
 
-    async def _move(self, state: State, **changes: Any) -> None:
+    async def _move(self, state: EvaluationState, **changes: Any) -> None:
         done, failed = len(self.results), self._failed
         moved = self.evaluation.changed(state=state, done=done, failed=failed, **changes)
         await self._keeping.write(moved)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from serve.control.evaluation.results import Bucket, Kind, Result, Told
+from serve.control.evaluation.results import Bucket, OutputKind, RowResult, SideOutput
 from serve.core.errors import Invalid
 
 _SIDE = ("predicted", "score", "confidence", "milliseconds", "error")
@@ -25,7 +25,7 @@ class Filter:
     label: str = ""
     predicted: str = ""
 
-    def passes(self, one: Result, kind: Kind) -> bool:
+    def passes(self, one: RowResult, kind: OutputKind) -> bool:
         """Whether a row is one of them."""
         told = {side.predicted for side in (one.a, one.b) if side is not None and not side.error}
         return (
@@ -47,7 +47,7 @@ def slices_of(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def page_of(one: Result, kind: Kind) -> dict[str, Any]:
+def page_of(one: RowResult, kind: OutputKind) -> dict[str, Any]:
     """One row for programs."""
     return {
         "row": one.row,
@@ -60,7 +60,7 @@ def page_of(one: Result, kind: Kind) -> dict[str, Any]:
     }
 
 
-def csv_pieces(results: Sequence[Result], kind: Kind) -> Iterator[str]:
+def csv_pieces(results: Sequence[RowResult], kind: OutputKind) -> Iterator[str]:
     """Every row as CSV. A text that a spreadsheet would run as a formula gets an apostrophe."""
     slices = list(dict.fromkeys(name for one in results for name in one.slices))
     has_b = any(one.b is not None for one in results)
@@ -77,7 +77,7 @@ def csv_pieces(results: Sequence[Result], kind: Kind) -> Iterator[str]:
         yield _line(cells)
 
 
-def _cells(told: Told | None) -> list[Any]:
+def _cells(told: SideOutput | None) -> list[Any]:
     fields: Mapping[str, Any] = {} if told is None else asdict(told)
     return ["" if fields.get(name) is None else fields[name] for name in _SIDE]
 

@@ -32,7 +32,7 @@ _PARTS = {"": 1.0, "%": 0.01, "pp": 0.01}
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class EvaluationGate:
     """One condition: the number `of` (as in `measured`), `sign`, `limit` in the number's unit."""
 
     text: str
@@ -42,7 +42,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedGate:
     """A gate and the number that it was held against; None could not be measured, and fails."""
 
     text: str
@@ -50,7 +50,7 @@ class Judged:
     passed: bool
 
 
-def parse_gate(text: str, *, two: bool) -> Gate:
+def parse_gate(text: str, *, two: bool) -> EvaluationGate:
     """Read one gate for an evaluation of one or two versions; `Invalid` names what is known."""
     match = _FORM.match(text.strip()) if len(text) <= 200 else None
     if match is None:
@@ -71,12 +71,12 @@ def parse_gate(text: str, *, two: bool) -> Gate:
         raise _wrong(
             text, f"{name} compares both versions; write {name}{match['sign']}{match['value']}"
         )
-    return Gate(
+    return EvaluationGate(
         text.strip(), of + (f".{end}" if end else ""), match["sign"], float(match["value"]) * scale
     )
 
 
-def parse_gates(texts: Iterable[str], *, two: bool) -> tuple[Gate, ...]:
+def parse_gates(texts: Iterable[str], *, two: bool) -> tuple[EvaluationGate, ...]:
     """Several gates."""
     gates = tuple(parse_gate(text, two=two) for text in texts)
     if len(gates) > MOST_GATES:
@@ -84,21 +84,23 @@ def parse_gates(texts: Iterable[str], *, two: bool) -> tuple[Gate, ...]:
     return gates
 
 
-def judge(gates: Iterable[Gate], measured: Mapping[str, float | None]) -> tuple[Judged, ...]:
+def judge(
+    gates: Iterable[EvaluationGate], measured: Mapping[str, float | None]
+) -> tuple[JudgedGate, ...]:
     """Hold each gate against what was measured."""
     return tuple(_judged(gate, measured.get(gate.of)) for gate in gates)
 
 
-def _judged(gate: Gate, value: float | None) -> Judged:
+def _judged(gate: EvaluationGate, value: float | None) -> JudgedGate:
     if value is None or math.isnan(value):
-        return Judged(gate.text, None, False)
+        return JudgedGate(gate.text, None, False)
     passed = {
         "<": value < gate.limit,
         "<=": value <= gate.limit,
         ">": value > gate.limit,
         ">=": value >= gate.limit,
     }[gate.sign]
-    return Judged(gate.text, value, passed)
+    return JudgedGate(gate.text, value, passed)
 
 
 def _side(text: str, name: str, side: str, two: bool) -> str:

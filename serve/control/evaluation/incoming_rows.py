@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from serve.control.evaluation.formats.bundle import Part, Parts, Zip
+from serve.control.evaluation.formats.bundle import BundlePart, FileBundle, Zip
 from serve.control.evaluation.formats.csv_file import read_csv
 from serve.control.evaluation.formats.folder import read_folder
 from serve.control.evaluation.formats.npz_file import read_npz
@@ -14,7 +14,7 @@ from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid
 
 
-class Format(StrEnum):
+class DatasetFormat(StrEnum):
     """The format of a dataset file."""
 
     CSV = "csv"
@@ -31,14 +31,16 @@ class Roles:
     slices: tuple[str, ...] = ()
 
 
-def read_file(path: Path, file_format: Format, roles: Roles, notes: list[str]) -> Iterator[Fresh]:
+def read_file(
+    path: Path, file_format: DatasetFormat, roles: Roles, notes: list[str]
+) -> Iterator[Fresh]:
     """The rows of one file; `notes` gets what people should know."""
-    if file_format is Format.ZIP:
+    if file_format is DatasetFormat.ZIP:
         with Zip.opened(path) as bundle:
             yield from read_folder(bundle, notes)
-    elif file_format is Format.NPZ:
+    elif file_format is DatasetFormat.NPZ:
         yield from read_npz(path, roles.label)
-    elif file_format is Format.PARQUET:
+    elif file_format is DatasetFormat.PARQUET:
         yield from read_parquet(path, roles.label, roles.slices)
     else:
         with path.open("rb") as file:
@@ -46,7 +48,7 @@ def read_file(path: Path, file_format: Format, roles: Roles, notes: list[str]) -
 
 
 def read_parts(
-    path: Path, parts: Sequence[Part], roles: Roles, notes: list[str], scratch: Path
+    path: Path, parts: Sequence[BundlePart], roles: Roles, notes: list[str], scratch: Path
 ) -> Iterator[Fresh]:
     """The rows of files that lie behind each other in one: a folder, or a single file."""
     if not parts:
@@ -54,12 +56,12 @@ def read_parts(
             "no file was sent", try_this="upload a CSV, NPZ, Parquet or ZIP file, or pictures"
         )
     suffix = Path(parts[0].path).suffix.lower().removeprefix(".")
-    if len(parts) == 1 and suffix in list(Format):
+    if len(parts) == 1 and suffix in list(DatasetFormat):
         alone = scratch / "alone"
         path.rename(alone)  # parts follow each other without a gap
-        yield from read_file(alone, Format(suffix), roles, notes)
+        yield from read_file(alone, DatasetFormat(suffix), roles, notes)
     else:
-        yield from read_folder(Parts(path, parts), notes)
+        yield from read_folder(FileBundle(path, parts), notes)
 
 
 def slices_of(text: str) -> tuple[str, ...]:

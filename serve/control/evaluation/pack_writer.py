@@ -15,8 +15,8 @@ from serve.control.evaluation.rows import (
     MOST_CELLS,
     MOST_ROWS,
     MOST_SLICES,
-    Cell,
     Fresh,
+    PackCell,
     checked_text,
     to_line,
 )
@@ -73,7 +73,7 @@ class PackWriter:
                     raise Invalid(f"{where} has different columns from the rows before it")
                 cells = {}
                 for name, given in fresh.cells.items():
-                    cells[name] = Cell(given.form, position, len(given.data))
+                    cells[name] = PackCell(given.form, position, len(given.data))
                     position += len(given.data)
                     if position > self._largest:
                         raise _too_large(where, self._largest)

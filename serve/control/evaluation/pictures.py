@@ -14,7 +14,7 @@ from serve.control.evaluation.rows import LARGEST_CELL
 from serve.core.errors import Invalid
 from serve.tensors import given_files as files
 from serve.tensors.datatypes import Array
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 from serve.tensors.preprocessing import FORMATS, MAX_PIXELS
 
 LARGEST_SIDE = 512  # pixels
@@ -22,7 +22,7 @@ _LEAST = 2
 _BROKEN = "the picture of this row cannot be shown"
 
 
-def is_pictured(cells: Mapping[str, Given]) -> bool:
+def is_pictured(cells: Mapping[str, GivenInput]) -> bool:
     """Whether there is a picture of a row."""
     try:
         return png(cells) is not None
@@ -30,10 +30,10 @@ def is_pictured(cells: Mapping[str, Given]) -> bool:
         return False
 
 
-def png(cells: Mapping[str, Given]) -> bytes | None:
+def png(cells: Mapping[str, GivenInput]) -> bytes | None:
     """The first input of a row that is a picture, as a PNG file; None where there is none."""
     for given in cells.values():
-        if given.form is Form.IMAGE:
+        if given.form is InputForm.IMAGE:
             return _encoded(_decoded(given.data))
         pixels = _pixels(given)
         if pixels is not None:
@@ -68,7 +68,7 @@ def _encoded(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
-def _pixels(given: Given) -> Array | None:
+def _pixels(given: GivenInput) -> Array | None:
     """uint8 [h, w] or [h, w, 3], for arrays that have the shape of a picture."""
     array = _array(given)
     if array is None or array.dtype.kind not in "uif":
@@ -90,10 +90,10 @@ def _pixels(given: Given) -> Array | None:
     return np.ascontiguousarray(np.rint(spread).astype(np.uint8))
 
 
-def _array(given: Given) -> Array | None:
-    if given.form is Form.NPY:
+def _array(given: GivenInput) -> Array | None:
+    if given.form is InputForm.NPY:
         return files.npy_array(given.data, given.called, LARGEST_CELL)
-    if given.form is not Form.JSON:
+    if given.form is not InputForm.JSON:
         return None
     try:
         return np.asarray(files.json_document(given.data, given.called), dtype=np.float64)

@@ -3,12 +3,12 @@
 import asyncio
 from dataclasses import replace
 
-from serve.control.evaluation.dataset import View
+from serve.control.evaluation.dataset import RowsView
 from serve.control.evaluation.datasets import Datasets
-from serve.control.evaluation.evaluation import Evaluation, Request, spread
-from serve.control.evaluation.run import Plan
-from serve.control.evaluation.sides import Side, side_of
-from serve.control.gateway import Gateway
+from serve.control.evaluation.evaluation import Evaluation, EvaluationRequest, spread
+from serve.control.evaluation.run import RowPlan
+from serve.control.evaluation.sides import EvaluatedSide, side_of
+from serve.control.gateway import GatewayClient
 from serve.control.models import Models
 from serve.control.recorded import recorded_of
 from serve.core.errors import Conflict, Invalid, NotFound, UnknownLabel, VersionNotReady
@@ -17,7 +17,7 @@ from serve.core.errors import Conflict, Invalid, NotFound, UnknownLabel, Version
 class Planner:
     """Looks up what an evaluation is about."""
 
-    def __init__(self, datasets: Datasets, gateway: Gateway, models: Models) -> None:
+    def __init__(self, datasets: Datasets, gateway: GatewayClient, models: Models) -> None:
         self._datasets = datasets
         self._gateway = gateway
         self._models = models
@@ -25,7 +25,9 @@ class Planner:
     def __repr__(self) -> str:
         return f"<Planner {self._datasets!r}>"
 
-    async def begin(self, request: Request, identity: str, author: str, now: float) -> Evaluation:
+    async def begin(
+        self, request: EvaluationRequest, identity: str, author: str, now: float
+    ) -> Evaluation:
         """A new evaluation with the versions that labels name now; refuses what cannot be asked."""
         a = self._number(request.model, request.a)
         b = self._number(request.model, request.b) if request.b else None
@@ -62,7 +64,7 @@ class Planner:
             created=now,
         )
 
-    async def view(self, evaluation: Evaluation) -> View:
+    async def view(self, evaluation: Evaluation) -> RowsView:
         """The rows that it is about; `Conflict` when they are not there any more."""
         request = evaluation.request
         try:
@@ -79,16 +81,18 @@ class Planner:
             )
         return view
 
-    async def plan(self, evaluation: Evaluation, view: View) -> Plan:
+    async def plan(self, evaluation: Evaluation, view: RowsView) -> RowPlan:
         """How its rows are asked."""
         request = evaluation.request
         versions = [evaluation.version_a]
         if evaluation.version_b is not None:
             versions.append(evaluation.version_b)
         sides = [await self._side(request, version, view) for version in versions]
-        return Plan(tuple(sides), request.via, request.concurrency, request.batch)
+        return RowPlan(tuple(sides), request.via, request.concurrency, request.batch)
 
-    async def _side(self, request: Request, version: int, view: View) -> Side:
+    async def _side(
+        self, request: EvaluationRequest, version: int, view: RowsView
+    ) -> EvaluatedSide:
         status = self._models.version(request.model, version)
         if status.state not in ("ready", "serving"):
             raise VersionNotReady(request.model, version, status.reason or status.state)
@@ -103,7 +107,7 @@ class Planner:
             labels=labels,
         )
 
-    def _require_batch(self, request: Request, number: int) -> None:
+    def _require_batch(self, request: EvaluationRequest, number: int) -> None:
         """`Invalid` when the version's configuration takes fewer rows in one call."""
         status = self._models.get(request.model).model
         holding = status.holding(number)
@@ -116,7 +120,7 @@ class Planner:
                 try_this=f'"batch": {most}',
             )
 
-    async def _fits(self, view: View, sides: tuple[Side, ...]) -> None:
+    async def _fits(self, view: RowsView, sides: tuple[EvaluatedSide, ...]) -> None:
         """The first row is made a tensor: what fits no row is told before anything is queued."""
         cells, vector = await asyncio.to_thread(view.cells, 0), view.vector(0)
         for side in sides:

@@ -12,8 +12,8 @@ from typing import Any
 
 from serve.control.artifacts.objects import Objects
 from serve.control.evaluation.evaluation import Evaluation
-from serve.control.evaluation.results import Result, from_lines, to_lines
-from serve.control.shelves import LINE, Shelf
+from serve.control.evaluation.results import RowResult, from_lines, to_lines
+from serve.control.shelves import LINE, StorageShelf
 from serve.core.errors import NotFound
 
 KEPT = 200  # evaluations
@@ -24,7 +24,9 @@ class Keeping:
     """The evaluations in one storage."""
 
     def __init__(self, objects: Objects) -> None:
-        self._shelf = Shelf(objects, "evaluations", kept=2 * KEPT)  # who keeps them removes the old
+        self._shelf = StorageShelf(
+            objects, "evaluations", kept=2 * KEPT
+        )  # who keeps them removes the old
 
     def __repr__(self) -> str:
         return f"<Keeping {self._shelf!r}>"
@@ -48,14 +50,14 @@ class Keeping:
                 continue  # removed a moment ago, or of another time
         return sorted(found, key=lambda one: (one.created, one.id))
 
-    async def add(self, identity: str, number: int, results: Sequence[Result]) -> None:
+    async def add(self, identity: str, number: int, results: Sequence[RowResult]) -> None:
         """Keep a chunk; numbers count from 1 without a gap."""
         data = await asyncio.to_thread(to_lines, results)
         await self._shelf.put(identity, _chunk(number), data)
 
-    async def results(self, identity: str) -> tuple[dict[int, Result], int]:
+    async def results(self, identity: str) -> tuple[dict[int, RowResult], int]:
         """The results by row, and how many chunks there are."""
-        found: dict[int, Result] = {}
+        found: dict[int, RowResult] = {}
         number = 0
         while True:
             try:

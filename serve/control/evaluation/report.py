@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from serve.control.evaluation import statistics
-from serve.control.evaluation.gates import Gate, judge
-from serve.control.evaluation.results import Kind, Result
-from serve.control.evaluation.statistics import Compared, Side
+from serve.control.evaluation.gates import EvaluationGate, judge
+from serve.control.evaluation.results import OutputKind, RowResult
+from serve.control.evaluation.statistics import SideStatistics, VersionComparison
 
 MOST_CLASSES = 200  # of a confusion matrix; the most confused pairs are told in any case
 MOST_VALUES = 100  # of a slice
@@ -17,7 +17,9 @@ MOST_PAIRS = 20
 Page = dict[str, Any]
 
 
-def report(results: Sequence[Result], kind: Kind, gates: Sequence[Gate], *, two: bool) -> Page:
+def report(
+    results: Sequence[RowResult], kind: OutputKind, gates: Sequence[EvaluationGate], *, two: bool
+) -> Page:
     """What was found so far."""
     good = statistics.answered(results)
     a = statistics.side(results, kind, "a")
@@ -32,7 +34,7 @@ def report(results: Sequence[Result], kind: Kind, gates: Sequence[Gate], *, two:
         "a": asdict(a),
         "b": None if b is None else asdict(b),
         "compared": None if both is None else _compared(both),
-        **(_by_class(good) if kind is not Kind.NUMBERS else {}),
+        **(_by_class(good) if kind is not OutputKind.NUMBERS else {}),
         "slices": _slices(results, kind, two=two),
     }
     page["gates"] = [asdict(one) for one in judge(gates, measured(page))]
@@ -71,13 +73,13 @@ def _estimate(name: str, found: Mapping[str, float] | None) -> dict[str, float |
     return {name: known.get("value"), **ends}
 
 
-def _compared(both: Compared) -> Page:
+def _compared(both: VersionComparison) -> Page:
     page = asdict(both)
     page["mcnemar"] = page.pop("p")
     return page
 
 
-def _by_class(good: Sequence[Result]) -> Page:
+def _by_class(good: Sequence[RowResult]) -> Page:
     """Per-class numbers and confusion matrices, as far as they are not too many to be read."""
     confused = {
         name: _pairs(Counter((label, told) for label, told in pairs if label != told))
@@ -119,7 +121,7 @@ def _pairs(counts: Counter[tuple[str, str]]) -> list[Page]:
     return [{"label": label, "predicted": told, "rows": count} for (label, told), count in ranked]
 
 
-def _slices(results: Sequence[Result], kind: Kind, *, two: bool) -> list[Page]:
+def _slices(results: Sequence[RowResult], kind: OutputKind, *, two: bool) -> list[Page]:
     """The same numbers for each value of each slice, without what is by class."""
     pages = []
     for (name, value), mine in statistics.by_slice(results, MOST_VALUES).items():
@@ -139,7 +141,7 @@ def _slices(results: Sequence[Result], kind: Kind, *, two: bool) -> list[Page]:
     return pages
 
 
-def _short(side: Side) -> Page:
+def _short(side: SideStatistics) -> Page:
     page = asdict(side)
     del page["bins"]
     return page

@@ -10,7 +10,7 @@ from typing import Any
 LONGEST_ERROR = 300  # characters
 
 
-class Kind(StrEnum):
+class OutputKind(StrEnum):
     """The kind of an output: scores of classes, a value that is right or wrong, or a number."""
 
     CLASSES = "classes"
@@ -32,7 +32,7 @@ class Bucket(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SideOutput:
     """What one side has told of a row, or why it has not.
 
     `score` is the highest one, `confidence` the same where the scores are probabilities.
@@ -47,26 +47,26 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RowResult:
     """One row of the dataset and what became of it; `b` is None where only A is asked."""
 
     row: int
     label: str
     name: str
     slices: Mapping[str, str]
-    a: Told
-    b: Told | None
+    a: SideOutput
+    b: SideOutput | None
 
     @property
     def has_failed(self) -> bool:
         """Whether a side has not answered."""
         return bool(self.a.error or (self.b and self.b.error))
 
-    def bucket(self, kind: Kind) -> Bucket:
+    def bucket(self, kind: OutputKind) -> Bucket:
         """Where it belongs."""
         if self.has_failed:
             return Bucket.FAILED
-        if kind is Kind.NUMBERS:
+        if kind is OutputKind.NUMBERS:
             return Bucket.ANSWERED
         right = self.a.predicted == self.label
         if self.b is None:
@@ -77,28 +77,33 @@ class Result:
         return Bucket.ONLY_B if other else Bucket.BOTH_WRONG
 
 
-def to_lines(results: Iterable[Result]) -> bytes:
+def to_lines(results: Iterable[RowResult]) -> bytes:
     """Results as they are kept: one line of JSON each."""
     return b"".join(_line(one) for one in results)
 
 
-def from_lines(data: bytes) -> list[Result]:
+def from_lines(data: bytes) -> list[RowResult]:
     """What `to_lines` has made."""
     return [_result(json.loads(line)) for line in data.splitlines()]
 
 
-def _line(one: Result) -> bytes:
+def _line(one: RowResult) -> bytes:
     page = [one.row, one.label, one.name, dict(one.slices), _told(one.a)]
     page.append(None if one.b is None else _told(one.b))
     return json.dumps(page, separators=(",", ":")).encode() + b"\n"
 
 
-def _told(told: Told) -> list[Any]:
+def _told(told: SideOutput) -> list[Any]:
     return [told.predicted, told.score, told.confidence, told.milliseconds, told.error]
 
 
-def _result(page: list[Any]) -> Result:
+def _result(page: list[Any]) -> RowResult:
     row, label, name, slices, a, b = page
-    return Result(
-        row, label, name, MappingProxyType(slices), Told(*a), None if b is None else Told(*b)
+    return RowResult(
+        row,
+        label,
+        name,
+        MappingProxyType(slices),
+        SideOutput(*a),
+        None if b is None else SideOutput(*b),
     )

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import Invalid, NotFound
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 
 MOST_ROWS = 200_000
 LARGEST = 2 << 30  # bytes of an upload, and of what it holds
@@ -35,40 +35,40 @@ class Fresh:
     """
 
     label: str
-    cells: Mapping[str, Given]
+    cells: Mapping[str, GivenInput]
     name: str = ""
     slices: Mapping[str, str] = field(default_factory=lambda: _NO_TEXTS)
     vector: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PackCell:
     """Where one input of a row lies in the pack's data."""
 
-    form: Form
+    form: InputForm
     start: int
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PackRow:
     """One row of a pack; fields as of `Fresh`."""
 
     label: str
     name: str
     slices: Mapping[str, str]
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, PackCell]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A pack that can be read: its rows, and the file with their cells."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PackRow, ...]
     vector: tuple[str, ...]
     data: Path
 
-    def cells(self, index: int) -> dict[str, Given]:
+    def cells(self, index: int) -> dict[str, GivenInput]:
         """What a row was given; `NotFound` when the dataset was removed, `Invalid` if damaged."""
         try:
             opened = self.data.open("rb")
@@ -81,7 +81,7 @@ class Table:
                 data = file.read(cell.size)
                 if len(data) != cell.size:
                     raise Invalid("the dataset is damaged", why=f"row {index} is incomplete")
-                found[name] = Given(cell.form, data, self.rows[index].name or f"row {index}")
+                found[name] = GivenInput(cell.form, data, self.rows[index].name or f"row {index}")
         return found
 
 
@@ -96,7 +96,7 @@ def checked_text(text: str, what: str, *, longest: int = LONGEST_TEXT) -> str:
     return text
 
 
-def to_line(fresh: Fresh, cells: Mapping[str, Cell]) -> bytes:
+def to_line(fresh: Fresh, cells: Mapping[str, PackCell]) -> bytes:
     """One line of a `.rows` object."""
     page = [
         fresh.label,
@@ -114,13 +114,16 @@ def read_table(lines: bytes, data: Path) -> Table:
     return Table(tuple(_row(json.loads(line)) for line in others), tuple(head["vector"]), data)
 
 
-def _row(page: list[Any]) -> Row:
+def _row(page: list[Any]) -> PackRow:
     label, name, slices, cells = page
-    return Row(
+    return PackRow(
         label,
         name,
         MappingProxyType(slices),
         MappingProxyType(
-            {key: Cell(Form(form), start, size) for key, (form, start, size) in cells.items()}
+            {
+                key: PackCell(InputForm(form), start, size)
+                for key, (form, start, size) in cells.items()
+            }
         ),
     )

@@ -18,9 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
-from serve.control.evaluation.dataset import View
-from serve.control.evaluation.results import LONGEST_ERROR, Result, Told
-from serve.control.evaluation.sides import Side
+from serve.control.evaluation.dataset import RowsView
+from serve.control.evaluation.results import LONGEST_ERROR, RowResult, SideOutput
+from serve.control.evaluation.sides import EvaluatedSide
 from serve.control.gateway import Answered
 from serve.core.errors import Invalid, ServegateError, Unavailable
 from serve.tensors.datatypes import Array
@@ -47,23 +47,23 @@ class Infers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RowPlan:
     """How rows are asked: `sides` are A, and B where there is one."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[EvaluatedSide, ...]
     via: str
     concurrency: int
     batch: int
 
 
 @dataclass(slots=True)
-class Run:
+class RowRun:
     """One run over some rows. `take` gets the results as they come, whole calls at a time."""
 
-    plan: Plan
-    view: View
+    plan: RowPlan
+    view: RowsView
     gateway: Infers
-    take: Callable[[Sequence[Result]], Awaitable[None]]
+    take: Callable[[Sequence[RowResult]], Awaitable[None]]
     is_stopping: bool = False
     _begun: int = 0
     _good: int = 0
@@ -96,7 +96,7 @@ class Run:
             if self._begun % 2:
                 order.reverse()
             self._begun += 1
-            told: dict[int, list[Told]] = {}
+            told: dict[int, list[SideOutput]] = {}
             for place in order:
                 told[place] = await self._asked(self.plan.sides[place], rows)
             results = [
@@ -105,7 +105,7 @@ class Run:
             await self.take(results)
             self._count(results)
 
-    async def _asked(self, side: Side, rows: Sequence[int]) -> list[Told]:
+    async def _asked(self, side: EvaluatedSide, rows: Sequence[int]) -> list[SideOutput]:
         """What one side says of some rows, or why it does not."""
         inputs: list[Inputs] = []
         for row in rows:
@@ -122,17 +122,17 @@ class Run:
                 return [_failed(error)]
             return await self._one_by_one(side, rows)
 
-    async def _one_by_one(self, side: Side, rows: Sequence[int]) -> list[Told]:
+    async def _one_by_one(self, side: EvaluatedSide, rows: Sequence[int]) -> list[SideOutput]:
         return [told for row in rows for told in await self._asked(side, [row])]
 
-    async def _tensors(self, side: Side, row: int) -> Inputs:
+    async def _tensors(self, side: EvaluatedSide, row: int) -> Inputs:
         vector = self.view.vector(row)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._thread, lambda: side.tensors(self.view.cells(row), vector)
         )
 
-    async def _call(self, side: Side, inputs: Sequence[Inputs]) -> list[Told]:
+    async def _call(self, side: EvaluatedSide, inputs: Sequence[Inputs]) -> list[SideOutput]:
         answer = await self.gateway.infer(
             side.model,
             str(side.version),
@@ -145,13 +145,13 @@ class Run:
             raise Invalid(f"version {answer.version} answered instead of version {side.version}")
         return side.told(answer.outputs, len(inputs), answer.seconds)
 
-    def _result(self, number: int, told: Sequence[Told]) -> Result:
+    def _result(self, number: int, told: Sequence[SideOutput]) -> RowResult:
         row = self.view.row(number)
         b = told[1] if len(told) > 1 else None
         label = self.plan.sides[0].label(row.label)
-        return Result(number, label, row.name, row.slices, told[0], b)
+        return RowResult(number, label, row.name, row.slices, told[0], b)
 
-    def _count(self, results: Sequence[Result]) -> None:
+    def _count(self, results: Sequence[RowResult]) -> None:
         """Give up when nothing is ever answered."""
         failed = [one for one in results if one.has_failed]
         self._good += len(results) - len(failed)
@@ -162,8 +162,8 @@ class Run:
             raise Unavailable(f"all of the first {self._bad} rows failed", why=why)
 
 
-def _failed(error: ServegateError) -> Told:
-    return Told(error=str(error)[:LONGEST_ERROR] or error.code)
+def _failed(error: ServegateError) -> SideOutput:
+    return SideOutput(error=str(error)[:LONGEST_ERROR] or error.code)
 
 
 def _together(inputs: Sequence[Inputs]) -> Mapping[str, Array]:

@@ -20,31 +20,31 @@ from typing import Any
 
 import numpy as np
 
-from serve.control.evaluation.results import Kind, Told
+from serve.control.evaluation.results import OutputKind, SideOutput
 from serve.control.evaluation.rows import LARGEST_CELL
-from serve.control.recorded import Recorded
+from serve.control.recorded import RecordedDocuments
 from serve.core.errors import Invalid
 from serve.tensors import given_files as files
 from serve.tensors.datatypes import BYTES, Array, to_json
-from serve.tensors.input_forms import Form, Given, Inputs, described, read_inputs
+from serve.tensors.input_forms import GivenInput, InputForm, Inputs, described, read_inputs
 from serve.tensors.metadata import Metadata, TensorSpec
 
 _NEAR = 1e-2  # how far the sum of probabilities may be from 1
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class EvaluatedSide:
     """One version, ready to be asked. `texts` name its classes; empty: their numbers do."""
 
     model: str
     version: int
     inputs: Mapping[str, TensorSpec]
     output: TensorSpec
-    kind: Kind
+    kind: OutputKind
     preprocessing: Mapping[str, Any]
     texts: tuple[str, ...]
 
-    def tensors(self, cells: Mapping[str, Given], vector: Sequence[str]) -> Inputs:
+    def tensors(self, cells: Mapping[str, GivenInput], vector: Sequence[str]) -> Inputs:
         """A row as tensors; `Invalid` when it does not fit. `vector` as of the dataset."""
         given = {name: self._shaped(name, one) for name, one in self._named(cells, vector).items()}
         made = read_inputs(
@@ -63,10 +63,10 @@ class Side:
 
     def label(self, text: str) -> str:
         """A label as predictions are told: `7` for `07` where classes are numbers."""
-        is_number = self.kind is Kind.CLASSES and not self.texts
+        is_number = self.kind is OutputKind.CLASSES and not self.texts
         return str(int(text)) if is_number else text
 
-    def told(self, outputs: Mapping[str, Array], rows: int, seconds: float) -> list[Told]:
+    def told(self, outputs: Mapping[str, Array], rows: int, seconds: float) -> list[SideOutput]:
         """What it says of each row of a call; `Invalid` when the answer is none of that."""
         array = outputs.get(self.output.name)
         if array is None:
@@ -79,8 +79,8 @@ class Side:
             )
         return [self._read(row.reshape(-1), seconds * 1000) for row in each]
 
-    def _read(self, row: Array, milliseconds: float) -> Told:
-        if self.kind is Kind.CLASSES:
+    def _read(self, row: Array, milliseconds: float) -> SideOutput:
+        if self.kind is OutputKind.CLASSES:
             return self._class(row.astype(np.float64), milliseconds)
         if row.size != 1:
             raise Invalid(
@@ -88,16 +88,16 @@ class Side:
                 why="one value per row is expected",
             )
         value = to_json(row)[0]
-        if self.kind is Kind.NUMBERS:
+        if self.kind is OutputKind.NUMBERS:
             if not math.isfinite(value):
                 raise Invalid(
                     f"output '{self.output.name}' is not finite", why=f"its value is {value}"
                 )
-            return Told(repr(value), milliseconds=milliseconds)
+            return SideOutput(repr(value), milliseconds=milliseconds)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        return Told(text, milliseconds=milliseconds)
+        return SideOutput(text, milliseconds=milliseconds)
 
-    def _class(self, scores: Array, milliseconds: float) -> Told:
+    def _class(self, scores: Array, milliseconds: float) -> SideOutput:
         if scores.size < 2 or not np.isfinite(scores).all():
             raise Invalid(
                 f"output '{self.output.name}' is not a row of scores",
@@ -107,16 +107,18 @@ class Side:
         score = float(scores[place])
         is_share = scores.min() >= 0 and abs(float(scores.sum()) - 1) <= _NEAR
         text = self.texts[place] if place < len(self.texts) else str(place)
-        return Told(text, score, min(score, 1.0) if is_share else None, milliseconds)
+        return SideOutput(text, score, min(score, 1.0) if is_share else None, milliseconds)
 
-    def _named(self, cells: Mapping[str, Given], vector: Sequence[str]) -> dict[str, Given]:
+    def _named(
+        self, cells: Mapping[str, GivenInput], vector: Sequence[str]
+    ) -> dict[str, GivenInput]:
         """The cells by the model's inputs."""
         named = dict(cells)
         if "" in named and vector and set(self.inputs) <= set(vector) | set(named):
             numbers = files.json_document(named.pop("").data, "the row")
             split = dict(zip(vector, numbers, strict=True))
             for name in set(self.inputs) - set(named):
-                named[name] = Given(Form.JSON, json.dumps([split[name]]).encode(), name)
+                named[name] = GivenInput(InputForm.JSON, json.dumps([split[name]]).encode(), name)
         elif len(self.inputs) == 1 and len(named) == 1:
             return {next(iter(self.inputs)): next(iter(named.values()))}
         if unknown := [name for name in named if name not in self.inputs]:
@@ -127,32 +129,34 @@ class Side:
             )
         return named
 
-    def _shaped(self, name: str, given: Given) -> Given:
+    def _shaped(self, name: str, given: GivenInput) -> GivenInput:
         """Numbers in the input's shape, where theirs is another one of as many elements."""
         spec = self.inputs[name]
-        if given.form is Form.TEXT and spec.datatype == BYTES and not self._has_steps(name):
+        if given.form is InputForm.TEXT and spec.datatype == BYTES and not self._has_steps(name):
             return self._as_text(given, spec)
         shape = spec.shape[1:] if spec.shape[:1] in ((-1,), (1,)) else spec.shape
-        if given.form not in (Form.JSON, Form.NPY) or min(shape, default=1) < 0:
+        if given.form not in (InputForm.JSON, InputForm.NPY) or min(shape, default=1) < 0:
             return given
-        if given.form is Form.NPY:
+        if given.form is InputForm.NPY:
             array = files.npy_array(given.data, given.called, LARGEST_CELL)
             if array.shape in (shape, spec.shape) or array.size != math.prod(shape):
                 return given
-            return Given(Form.JSON, json.dumps(to_json(array.reshape(shape))).encode(), given.name)
+            return GivenInput(
+                InputForm.JSON, json.dumps(to_json(array.reshape(shape))).encode(), given.name
+            )
         document = files.json_document(given.data, given.called)
         is_flat = isinstance(document, list) and not any(isinstance(x, list) for x in document)
         if not is_flat or len(shape) == 1 or len(document) != math.prod(shape):
             return given
         values = np.array(document, dtype=object).reshape(shape).tolist()
-        return Given(Form.JSON, json.dumps(values).encode(), given.name)
+        return GivenInput(InputForm.JSON, json.dumps(values).encode(), given.name)
 
-    def _as_text(self, given: Given, spec: TensorSpec) -> Given:
+    def _as_text(self, given: GivenInput, spec: TensorSpec) -> GivenInput:
         """One element, whatever line ends it has."""
         value: Any = files.text_of(given.data, given.called)
         for _ in range(max(len(spec.shape) - 1, 1)):
             value = [value]
-        return Given(Form.JSON, json.dumps(value).encode(), given.name)
+        return GivenInput(InputForm.JSON, json.dumps(value).encode(), given.name)
 
     def _has_steps(self, name: str) -> bool:
         steps = self.preprocessing.get("inputs")
@@ -163,30 +167,30 @@ def side_of(
     model: str,
     version: int,
     metadata: Metadata,
-    recorded: Recorded,
+    recorded: RecordedDocuments,
     *,
     output: str,
     labels: Collection[str],
-) -> Side:
+) -> EvaluatedSide:
     """A side for a dataset whose labels are these; `Invalid` when they do not go together."""
     spec = _output(model, metadata, recorded, output)
     kind = _kind(spec)
     texts: tuple[str, ...] = ()
-    if kind is Kind.CLASSES:
+    if kind is OutputKind.CLASSES:
         texts = _texts(model, version, tuple(recorded.labels.get(spec.name, ())), labels)
         if not texts:
             _check_range(spec, labels)
-    elif kind is Kind.NUMBERS:
+    elif kind is OutputKind.NUMBERS:
         for label in labels:
             if not _is_number(label):
                 raise Invalid(
                     f"the label '{label}' is not a number",
                     why=f"output '{spec.name}' of model '{model}' is a single number",
                 )
-    return Side(model, version, metadata.inputs, spec, kind, recorded.preprocessing, texts)
+    return EvaluatedSide(model, version, metadata.inputs, spec, kind, recorded.preprocessing, texts)
 
 
-def _output(model: str, metadata: Metadata, recorded: Recorded, output: str) -> TensorSpec:
+def _output(model: str, metadata: Metadata, recorded: RecordedDocuments, output: str) -> TensorSpec:
     known = metadata.outputs
     if output:
         if output not in known:
@@ -199,7 +203,7 @@ def _output(model: str, metadata: Metadata, recorded: Recorded, output: str) -> 
     for names in (list(known), labelled):
         if len(names) == 1:
             return known[names[0]]
-    likely = [name for name in known if _kind(known[name]) is Kind.CLASSES] or list(known)
+    likely = [name for name in known if _kind(known[name]) is OutputKind.CLASSES] or list(known)
     raise Invalid(
         f"it is not clear which output of model '{model}' to evaluate",
         why=f"its outputs are {', '.join(known)}",
@@ -207,11 +211,11 @@ def _output(model: str, metadata: Metadata, recorded: Recorded, output: str) -> 
     )
 
 
-def _kind(spec: TensorSpec) -> Kind:
+def _kind(spec: TensorSpec) -> OutputKind:
     if spec.datatype not in ("FP16", "BF16", "FP32", "FP64"):
-        return Kind.VALUES
+        return OutputKind.VALUES
     shape = spec.shape[1:] if spec.has_batch else spec.shape
-    return Kind.NUMBERS if math.prod(shape) == 1 else Kind.CLASSES
+    return OutputKind.NUMBERS if math.prod(shape) == 1 else OutputKind.CLASSES
 
 
 def _texts(

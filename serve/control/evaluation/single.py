@@ -12,14 +12,14 @@ from serve.control.evaluation.formats.folder import IMAGES, picture
 from serve.control.evaluation.rows import LARGEST_CELL
 from serve.tensors import given_files as files
 from serve.tensors.datatypes import Array, to_json
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 
-_FORMS: Mapping[str, Form] = MappingProxyType(
-    {".npy": Form.NPY, ".csv": Form.CSV, ".txt": Form.TEXT, ".json": Form.JSON}
+_FORMS: Mapping[str, InputForm] = MappingProxyType(
+    {".npy": InputForm.NPY, ".csv": InputForm.CSV, ".txt": InputForm.TEXT, ".json": InputForm.JSON}
 )
 
 
-def cells_of(data: bytes, filename: str) -> dict[str, Given]:
+def cells_of(data: bytes, filename: str) -> dict[str, GivenInput]:
     """What a row was given; files of several arrays, and whole requests, by input.
 
     A name that says nothing is a picture's. `Invalid` for what cannot be read.
@@ -33,16 +33,16 @@ def cells_of(data: bytes, filename: str) -> dict[str, Given]:
             return _each(files.request_inputs(document, filename), filename)
     if suffix in IMAGES or suffix not in _FORMS:
         return {"": picture(data, filename)}
-    return {"": Given(_FORMS[suffix], data, filename)}
+    return {"": GivenInput(_FORMS[suffix], data, filename)}
 
 
-def _each(arrays: Mapping[str, Array], filename: str) -> dict[str, Given]:
+def _each(arrays: Mapping[str, Array], filename: str) -> dict[str, GivenInput]:
     return {name: _given(array, filename) for name, array in arrays.items()}
 
 
-def _given(array: Array, filename: str) -> Given:
+def _given(array: Array, filename: str) -> GivenInput:
     if array.dtype.kind == "O":  # texts, which NPY would pickle
-        return Given(Form.JSON, json.dumps(to_json(array)).encode(), filename)
+        return GivenInput(InputForm.JSON, json.dumps(to_json(array)).encode(), filename)
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
-    return Given(Form.NPY, file.getvalue(), filename)
+    return GivenInput(InputForm.NPY, file.getvalue(), filename)

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.control.evaluation.intervals import Estimate, Pairs, mcnemar, newcombe, wilson
-from serve.control.evaluation.results import Kind, Result, Told
+from serve.control.evaluation.results import OutputKind, RowResult, SideOutput
 
 BINS = 15  # of the calibration error, of equal width
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class LatencySummary:
     """Milliseconds of the calls, by row."""
 
     p50: float
@@ -52,11 +52,11 @@ class OfClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class SideStatistics:
     """One version. What does not apply is None: accuracy to numbers, errors to classes."""
 
     failed: int
-    latency: Latency | None
+    latency: LatencySummary | None
     accuracy: Estimate | None = None
     macro_f1: float | None = None
     ece: float | None = None
@@ -66,7 +66,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VersionComparison:
     """Two versions: `drop` is the accuracy of A less that of B, `p` McNemar's."""
 
     agreement: Estimate | None
@@ -91,26 +91,26 @@ class Tables:
     confusion_b: NDArray[np.int64] | None
 
 
-def answered(results: Sequence[Result]) -> list[Result]:
+def answered(results: Sequence[RowResult]) -> list[RowResult]:
     """The rows that every side has answered."""
     return [one for one in results if not one.has_failed]
 
 
-def side(results: Sequence[Result], kind: Kind, name: str) -> Side:
+def side(results: Sequence[RowResult], kind: OutputKind, name: str) -> SideStatistics:
     """One version; `results` are all rows that were asked, `name` is `a` or `b`."""
     told = [(one, _of(one, name)) for one in results]
     failed = sum(bool(each.error) for _, each in told)
     good = [(one, each) for one, each in told if not one.has_failed]
     latency = _latency([each.milliseconds for _, each in good])
-    if kind is Kind.NUMBERS:
+    if kind is OutputKind.NUMBERS:
         gaps = np.array([float(each.predicted) - float(one.label) for one, each in good])
         mae = float(np.abs(gaps).mean()) if good else None
         rmse = float(np.sqrt((gaps**2).mean())) if good else None
-        return Side(failed, latency, mae=mae, rmse=rmse)
+        return SideStatistics(failed, latency, mae=mae, rmse=rmse)
     right = [each.predicted == one.label for one, each in good]
     bins = calibration([each.confidence for _, each in good], right)
     labels, predicted = [one.label for one, _ in good], [each.predicted for _, each in good]
-    return Side(
+    return SideStatistics(
         failed,
         latency,
         accuracy=wilson(sum(right), len(right)),
@@ -120,22 +120,22 @@ def side(results: Sequence[Result], kind: Kind, name: str) -> Side:
     )
 
 
-def compared(results: Sequence[Result], kind: Kind) -> Compared:
+def compared(results: Sequence[RowResult], kind: OutputKind) -> VersionComparison:
     """Two versions by the rows that both have answered."""
     good = [(one.label, one.a.predicted, _of(one, "b").predicted) for one in answered(results)]
     agreement = wilson(sum(a == b for _, a, b in good), len(good))
-    if kind is Kind.NUMBERS:
+    if kind is OutputKind.NUMBERS:
         gaps = [abs(float(a) - float(b)) for _, a, b in good]
-        return Compared(agreement, difference=float(np.mean(gaps)) if gaps else None)
+        return VersionComparison(agreement, difference=float(np.mean(gaps)) if gaps else None)
     counts = Counter((a == label, b == label) for label, a, b in good)
     pairs = Pairs(
         counts[True, True], counts[True, False], counts[False, True], counts[False, False]
     )
     p = mcnemar(pairs.only_a, pairs.only_b) if good else None
-    return Compared(agreement, newcombe(pairs), p, pairs)
+    return VersionComparison(agreement, newcombe(pairs), p, pairs)
 
 
-def tables(results: Sequence[Result]) -> Tables:
+def tables(results: Sequence[RowResult]) -> Tables:
     """Everything by class."""
     good = answered(results)
     has_b = any(one.b is not None for one in good)
@@ -167,13 +167,13 @@ def macro_f1(labels: Sequence[str], predicted: Sequence[str]) -> float | None:
     return float(np.mean(scores))
 
 
-def by_slice(results: Sequence[Result], most: int) -> Mapping[tuple[str, str], list[Result]]:
+def by_slice(results: Sequence[RowResult], most: int) -> Mapping[tuple[str, str], list[RowResult]]:
     """The rows by slice and its value, the largest `most` values of each slice."""
-    found: dict[tuple[str, str], list[Result]] = {}
+    found: dict[tuple[str, str], list[RowResult]] = {}
     for one in results:
         for name, value in one.slices.items():
             found.setdefault((name, value), []).append(one)
-    kept: dict[tuple[str, str], list[Result]] = {}
+    kept: dict[tuple[str, str], list[RowResult]] = {}
     for name in dict.fromkeys(name for name, _ in found):
         mine = sorted((key for key in found if key[0] == name), key=lambda key: -len(found[key]))
         kept.update({key: found[key] for key in sorted(mine[:most])})
@@ -210,11 +210,11 @@ def _calibration_error(bins: Sequence[Bin]) -> float | None:
     return sum(one.rows * abs(one.confidence - one.accuracy) for one in bins) / rows
 
 
-def _latency(milliseconds: Sequence[float]) -> Latency | None:
+def _latency(milliseconds: Sequence[float]) -> LatencySummary | None:
     if not milliseconds:
         return None
     p50, p90, p99 = np.quantile(milliseconds, [0.5, 0.9, 0.99]).tolist()
-    return Latency(p50, p90, p99, float(np.mean(milliseconds)))
+    return LatencySummary(p50, p90, p99, float(np.mean(milliseconds)))
 
 
 def _confusion(
@@ -242,8 +242,8 @@ def _by_class(matrix: NDArray[np.int64]) -> tuple[OfClass, ...]:
     return tuple(found)
 
 
-def _of(one: Result, name: str) -> Told:
-    return one.a if name == "a" else one.b or Told(error="not evaluated")
+def _of(one: RowResult, name: str) -> SideOutput:
+    return one.a if name == "a" else one.b or SideOutput(error="not evaluated")
 
 
 def _is_whole(label: str) -> bool:

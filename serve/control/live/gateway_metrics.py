@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from serve.core.calls import Verb
-from serve.wire.prometheus import Sample, samples
+from serve.wire.prometheus import MetricSample, samples
 
 Where = tuple[str, str, str]  # model, version, protocol; the first two empty where unknown
 Buckets = Mapping[float, float]  # calls that took up to so many seconds, by bound
@@ -52,7 +52,7 @@ class GatewayReading:
 
 def read(text: str) -> GatewayReading:
     """Read a text; `ValueError` where it is none."""
-    found: dict[str, list[Sample]] = {name: [] for name in _NAMES}
+    found: dict[str, list[MetricSample]] = {name: [] for name in _NAMES}
     for sample in samples(text, _NAMES):
         found[sample.name].append(sample)
     buckets: dict[str, dict[float, float]] = {}
@@ -78,7 +78,7 @@ def read(text: str) -> GatewayReading:
     )
 
 
-def _calls(answered: list[Sample], failed: list[Sample]) -> dict[Where, float]:
+def _calls(answered: list[MetricSample], failed: list[MetricSample]) -> dict[Where, float]:
     tritons = {(_where(labels), labels["code"]) for _, labels, _ in answered}
     counts = _by_place(sample for sample in answered if sample.labels["verb"] in _PREDICTS)
     for _, labels, value in failed:
@@ -88,21 +88,21 @@ def _calls(answered: list[Sample], failed: list[Sample]) -> dict[Where, float]:
     return counts
 
 
-def _errors(failed: list[Sample]) -> dict[tuple[Where, str], float]:
+def _errors(failed: list[MetricSample]) -> dict[tuple[Where, str], float]:
     counts: dict[tuple[Where, str], float] = defaultdict(float)
     for _, labels, value in failed:
         counts[_where(labels), labels["error"]] += value
     return counts
 
 
-def _by_place(found: Iterable[Sample]) -> dict[Where, float]:
+def _by_place(found: Iterable[MetricSample]) -> dict[Where, float]:
     counts: dict[Where, float] = defaultdict(float)
     for _, labels, value in found:
         counts[_where(labels)] += value
     return counts
 
 
-def _by_label(found: Iterable[Sample], label: str) -> dict[str, float]:
+def _by_label(found: Iterable[MetricSample], label: str) -> dict[str, float]:
     counts: dict[str, float] = defaultdict(float)
     for _, labels, value in found:
         counts[labels[label]] += value
@@ -113,5 +113,5 @@ def _where(labels: Mapping[str, str]) -> Where:
     return labels["model"], labels["version"], labels["protocol"]
 
 
-def _of_workers(found: Iterable[Sample]) -> Iterable[Sample]:
+def _of_workers(found: Iterable[MetricSample]) -> Iterable[MetricSample]:
     return (sample for sample in found if sample.labels["source"].startswith(_WORKER))

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
-from serve.control.live.samples import Sample, columns
+from serve.control.live.samples import LiveSample, columns
 from serve.control.live.viewers import Viewer
 from serve.core.errors import Unavailable
 
@@ -28,14 +28,14 @@ _log = logging.getLogger("servegate.live")
 class Sampled(Protocol):
     """Who is asked for samples."""
 
-    async def sample(self) -> Sample:
+    async def sample(self) -> LiveSample:
         """What is so now."""
 
     def forget(self) -> None:
         """The next sample is not compared with those before."""
 
 
-class Live:
+class LiveSampler:
     """The newest ten minutes, and who watches."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Live:
         self._ended = False
 
     def __repr__(self) -> str:
-        return f"<Live viewers={len(self._viewers)} samples={len(self._kept)}>"
+        return f"<LiveSampler viewers={len(self._viewers)} samples={len(self._kept)}>"
 
     async def run(self) -> None:
         """Ask as long as somebody watches; when cancelled, everybody's stream ends."""

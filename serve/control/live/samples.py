@@ -16,12 +16,12 @@ from math import isfinite
 from typing import Any
 
 from serve.control.live.gateway_metrics import GatewayReading
-from serve.control.live.traffic import Counted, Rates, Traffic
+from serve.control.live.traffic import Rates, Traffic, TrafficCounts
 from serve.control.live.work import Work
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 Tree = dict[str, Any]
-_NO_COUNT = Counted(0.0, 0.0, {})
+_NO_COUNT = TrafficCounts(0.0, 0.0, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ReplicaSeen:
     state: str
     pool: str
     missing: int | None = None
-    reading: Readings | None = None
+    reading: ReplicaScrape | None = None
     work: Work | None = None
     models: Mapping[str, Work] | None = None
     age: float | None = None
@@ -61,7 +61,7 @@ class Advised:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LiveSample:
     """One second; `seconds` is of the epoch, `period` how long the rates are the means of."""
 
     seconds: float
@@ -88,7 +88,7 @@ class Sample:
 
 def columns(trees: Sequence[Tree]) -> Tree:
     """The history: the same names with one column each; of the hints only the present ones."""
-    shape = Sample(0.0, None, GatewaySeen(), {}).to_json()  # what is there without any sample
+    shape = LiveSample(0.0, None, GatewaySeen(), {}).to_json()  # what is there without any sample
     made = _columns(trees, shape)
     return {**made, "hints": trees[-1]["hints"] if trees else []}
 

@@ -13,12 +13,12 @@ from typing import Protocol
 from serve.control.fleet import Fleet
 from serve.control.live import gateway_metrics, traffic, work
 from serve.control.live.gateway_metrics import GatewayReading
-from serve.control.live.samples import Advised, GatewaySeen, ReplicaSeen, Sample
+from serve.control.live.samples import Advised, GatewaySeen, LiveSample, ReplicaSeen
 from serve.control.observations import Observation
 from serve.core.errors import ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 PATIENCE = 2.0  # seconds for the gateway's metrics
 _log = logging.getLogger("servegate.live")
@@ -40,7 +40,7 @@ class _Gateway:
 @dataclass(frozen=True, slots=True)
 class _Replica:
     at: float
-    reading: Readings
+    reading: ReplicaScrape
 
 
 class Sources:
@@ -53,7 +53,7 @@ class Sources:
         self,
         gateway: Metered,
         fleet: Fleet,
-        readings: Callable[[Replica], Awaitable[Readings | None]],
+        readings: Callable[[Replica], Awaitable[ReplicaScrape | None]],
         *,
         snapshot: Callable[[], Snapshot],
         clock: Callable[[], float],
@@ -79,7 +79,7 @@ class Sources:
         """Begin anew: no rate goes back to what was read until now."""
         self._before, self._replicas = None, {}
 
-    async def sample(self) -> Sample:
+    async def sample(self) -> LiveSample:
         """Ask everybody now."""
         observed = sorted(self._fleet.observations.items())
         told, readings = await asyncio.gather(
@@ -93,7 +93,7 @@ class Sources:
             for (name, seen), reading in zip(observed, readings, strict=True)
         }
         at = self._wall()
-        return Sample(at, period, gateway, replicas, self._advice(at))
+        return LiveSample(at, period, gateway, replicas, self._advice(at))
 
     async def _ask_gateway(self) -> _Gateway | None:
         try:

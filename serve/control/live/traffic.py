@@ -11,7 +11,7 @@ Codes = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class TrafficCounts:
     """Calls and errors per second, the errors also by code; messages of streams per second."""
 
     calls: float
@@ -24,7 +24,7 @@ class Counted:
 class Rates:
     """Of one model, or of all: `quantiles` are seconds by name, None without calls."""
 
-    counted: Counted
+    counted: TrafficCounts
     quantiles: Mapping[str, float | None]
     retries: float
 
@@ -35,7 +35,7 @@ class Traffic:
 
     whole: Rates
     models: Mapping[str, Rates]
-    places: Mapping[Where, Counted]
+    places: Mapping[Where, TrafficCounts]
     cpu: float
 
 
@@ -66,14 +66,16 @@ def compare(before: GatewayReading, now: GatewayReading, seconds: float) -> Traf
     return Traffic(whole, models, places, sum(rises(before.cpu, known).values()) / seconds)
 
 
-def _places(before: GatewayReading, now: GatewayReading, seconds: float) -> Mapping[Where, Counted]:
+def _places(
+    before: GatewayReading, now: GatewayReading, seconds: float
+) -> Mapping[Where, TrafficCounts]:
     calls, messages = rises(before.calls, now.calls), rises(before.messages, now.messages)
     codes: dict[Where, dict[str, float]] = {}
     for (where, code), count in rises(before.errors, now.errors).items():
         if count:
             codes.setdefault(where, {})[code] = count / seconds
     return {
-        where: Counted(
+        where: TrafficCounts(
             calls.get(where, 0.0) / seconds,
             sum(codes.get(where, {}).values()),
             codes.get(where, {}),
@@ -83,12 +85,12 @@ def _places(before: GatewayReading, now: GatewayReading, seconds: float) -> Mapp
     }
 
 
-def _sum(parts: Sequence[Counted]) -> Counted:
+def _sum(parts: Sequence[TrafficCounts]) -> TrafficCounts:
     codes: dict[str, float] = {}
     for part in parts:
         for code, rate in part.codes.items():
             codes[code] = codes.get(code, 0.0) + rate
-    return Counted(
+    return TrafficCounts(
         sum(part.calls for part in parts),
         sum(part.errors for part in parts),
         dict(sorted(codes.items())),

@@ -7,7 +7,7 @@ ensemble is counted for the ensemble and for each of its models: so is their tim
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from serve.triton.metrics import ModelReading, Readings
+from serve.triton.metrics import ModelReading, ReplicaScrape
 
 _NOTHING = ModelReading(0, 0, 0, 0, 0, 0.0, 0.0)
 
@@ -27,7 +27,7 @@ class Work:
 
 
 def compare(
-    before: Readings, now: Readings, seconds: float, names: Mapping[str, str]
+    before: ReplicaScrape, now: ReplicaScrape, seconds: float, names: Mapping[str, str]
 ) -> tuple[Work, Mapping[str, Work]]:
     """Of all models, and of each by its name; `names` are those of models by name in Triton."""
     by_model: dict[str, list[ModelReading]] = {}

@@ -14,20 +14,20 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from serve.control.artifacts.contents import Contents, scratch
-from serve.control.publication.ensembles import Parts, pin
-from serve.control.versions import Version
+from serve.control.publication.ensembles import PinnableVersions, pin
+from serve.control.versions import PublishedVersion
 from serve.core.errors import CheckFailed, CodeNotAllowed, Invalid
-from serve.core.flavours import Flavours
-from serve.core.versions import MODEL_CARD, PREPROCESSING, File, Layout
-from serve.tensors.signature import Signature
+from serve.core.flavours import VersionFlavours
+from serve.core.versions import MODEL_CARD, PREPROCESSING, Layout, VersionFile
+from serve.tensors.signature import ModelSignature
 from serve.triton import config as triton_config
 from serve.triton.canonical import canonical, canonical_text
 from serve.triton.config import Configuration
 from serve.triton.config_generation import generate
 from serve.triton.foreign_code import code_in
-from serve.triton.lint import Diagnosis, Severity, Subject, lint
+from serve.triton.lint import Diagnosis, LintSubject, Severity, lint
 
-ReadModel = Callable[[Path], Awaitable[Signature]]
+ReadModel = Callable[[Path], Awaitable[ModelSignature]]
 T = TypeVar("T")
 MOST_FINDINGS, LONGEST = 100, 500  # that a version keeps, and characters of each
 
@@ -54,7 +54,7 @@ class Checker:
     def __init__(
         self,
         contents: Contents,
-        parts: Parts,
+        parts: PinnableVersions,
         *,
         folder: Path,
         read_model: ReadModel,
@@ -69,7 +69,7 @@ class Checker:
     def __repr__(self) -> str:
         return f"<Checker code={'allowed' if self._allow_code else 'refused'}>"
 
-    async def check(self, version: Version, files: Sequence[File]) -> Checked:
+    async def check(self, version: PublishedVersion, files: Sequence[VersionFile]) -> Checked:
         """What this version is; `CheckFailed` with every finding, or `CodeNotAllowed`."""
         layout = Layout.of(files)
         faults = _Faults(f"version {version.number} of model '{version.model}' failed its checks")
@@ -85,7 +85,7 @@ class Checker:
         card = await faults.catch(self._contents.document(layout, MODEL_CARD))
         if faults or pinned is None:
             raise faults.all()
-        signature, flavours = subject.signature, Flavours.parse(subject.flavours).text()
+        signature, flavours = subject.signature, VersionFlavours.parse(subject.flavours).text()
         return Checked(
             config=canonical_text(pinned),
             flavours=flavours,
@@ -99,13 +99,17 @@ class Checker:
         )
 
     async def _subject(
-        self, version: Version, layout: Layout, files: Sequence[File], faults: "_Faults"
-    ) -> tuple[Subject, str]:
+        self,
+        version: PublishedVersion,
+        layout: Layout,
+        files: Sequence[VersionFile],
+        faults: "_Faults",
+    ) -> tuple[LintSubject, str]:
         """The version as lint looks at it, and its configuration as text, given or generated."""
         given = await self._contents.text(layout.config) if layout.config else ""
         config = triton_config.parse(given)
         self._refuse_code(config, files)
-        bare = Subject(
+        bare = LintSubject(
             version.model,
             config if given else None,
             tuple(files),
@@ -131,12 +135,12 @@ class Checker:
             self._refuse_code(each.config, files)
         return subject, text
 
-    def _refuse_code(self, config: Configuration | None, files: Sequence[File]) -> None:
+    def _refuse_code(self, config: Configuration | None, files: Sequence[VersionFile]) -> None:
         why = code_in(config, files) if config is not None else ""
         if why and not self._allow_code:
             raise CodeNotAllowed(why)
 
-    async def _generated(self, model: str, signature: Signature | None) -> str:
+    async def _generated(self, model: str, signature: ModelSignature | None) -> str:
         """A configuration for a model file that says enough."""
         if signature is None or signature.format != "onnx":
             raise Invalid(
@@ -147,7 +151,7 @@ class Checker:
     async def _pinned(self, text: str) -> Configuration:
         return pin(canonical(text), self._parts)
 
-    async def _signatures(self, layout: Layout, subject: Subject) -> dict[str, Signature]:
+    async def _signatures(self, layout: Layout, subject: LintSubject) -> dict[str, ModelSignature]:
         """What the model file itself says, under an empty name, and those of flavours under theirs.
 
         Files that nobody here can read are left out.
@@ -216,7 +220,7 @@ def _not_too_many(findings: Sequence[str]) -> tuple[str, ...]:
     return told if more <= 0 else (*told[:MOST_FINDINGS], f"and {more} more")
 
 
-def group_of(config: Configuration, beside: Sequence[File], flavours: str = "") -> str:
+def group_of(config: Configuration, beside: Sequence[VersionFile], flavours: str = "") -> str:
     """The digest of all that versions under one name in Triton share; hexadecimal."""
     lines = [config.digest, *(f"{file.path} {file.size} {file.sha256}" for file in sorted(beside))]
     lines += [flavours] if flavours else []

@@ -12,7 +12,7 @@ from serve.control.publication.records import SERVEGATE, Records
 from serve.core.errors import PreconditionFailed
 
 
-class Holding:
+class DefaultRoutes:
     """Keeps the calls of a model where they are. `serving_now` gives the version they go to."""
 
     def __init__(self, records: Records, serving_now: Callable[[str], int | None]) -> None:
@@ -20,7 +20,7 @@ class Holding:
         self._serving_now = serving_now
 
     def __repr__(self) -> str:
-        return f"<Holding {self._records}>"
+        return f"<DefaultRoutes {self._records}>"
 
     async def hold(self, model: str, newcomer: int) -> None:
         """Pin what serves now, before this version comes; nothing where there is a route."""

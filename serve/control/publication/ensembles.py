@@ -19,9 +19,9 @@ from serve.control.applied_configurations import configuration_of
 from serve.control.decisions import Decisions
 from serve.control.placement import pinned_parts
 from serve.control.registry import Loadable
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import CheckFailed
-from serve.core.versions import State
+from serve.core.versions import VersionState
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 
@@ -29,16 +29,16 @@ NEWEST = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PinnedStep:
     """What a step is pinned to: a published version, or a number in a plain folder."""
 
     name: str  # in Triton
     number: int
     configuration: Configuration | None  # None: a plain folder that Triton completes
-    version: Version | None  # None: from the plain repository
+    version: PublishedVersion | None  # None: from the plain repository
 
 
-class Parts:
+class PinnableVersions:
     """What the steps of ensembles may be pinned to at this moment."""
 
     def __init__(
@@ -52,9 +52,9 @@ class Parts:
         self._serving_now = serving_now
 
     def __repr__(self) -> str:
-        return f"<Parts {len(self._loadables())}>"
+        return f"<PinnableVersions {len(self._loadables())}>"
 
-    def find(self, model: str, number: int = NEWEST) -> Part | None:
+    def find(self, model: str, number: int = NEWEST) -> PinnedStep | None:
         """What a step of this model and version means now; None when it names nothing living."""
         if number != NEWEST:
             return (
@@ -69,15 +69,15 @@ class Parts:
             found = self._published(model, max(published)) if published else None
         return found or self.newest_plain(model)
 
-    def own(self, version: Version) -> Configuration:
+    def own(self, version: PublishedVersion) -> Configuration:
         """What a checked version is run by once it is published."""
         return configuration_of(self._decisions(), version)
 
-    def meant(self, model: str, written: int) -> Part | None:
+    def meant(self, model: str, written: int) -> PinnedStep | None:
         """As `find`, for the version of a step as it is written: 0 is what nobody has written."""
         return self.find(model, written or NEWEST)
 
-    def at(self, name: str, number: int) -> Part | None:
+    def at(self, name: str, number: int) -> PinnedStep | None:
         """What has this name in Triton and this number."""
         for versions in self._decisions().versions.values():
             version = versions.get(number)
@@ -85,18 +85,22 @@ class Parts:
                 return _part(self._decisions(), version)
         return self._plain(name, number)
 
-    def _versions(self, model: str) -> Iterable[Version]:
+    def _versions(self, model: str) -> Iterable[PublishedVersion]:
         return self._decisions().versions.get(model, {}).values()
 
-    def _published(self, model: str, number: int) -> Part | None:
+    def _published(self, model: str, number: int) -> PinnedStep | None:
         found = [one for one in self._versions(model) if one.number == number and one.is_published]
         return _part(self._decisions(), found[0]) if found else None
 
-    def _plain(self, name: str, number: int) -> Part | None:
+    def _plain(self, name: str, number: int) -> PinnedStep | None:
         one = self._plain_folder(name)
-        return Part(name, number, one.configuration, None) if one and number in one.wanted else None
+        return (
+            PinnedStep(name, number, one.configuration, None)
+            if one and number in one.wanted
+            else None
+        )
 
-    def newest_plain(self, name: str) -> Part | None:
+    def newest_plain(self, name: str) -> PinnedStep | None:
         """The newest version that the plain repository's folder of this name wants."""
         one = self._plain_folder(name)
         return self._plain(name, max(one.wanted)) if one and one.wanted else None
@@ -106,7 +110,7 @@ class Parts:
         return one if one and not one.published and not one.problem else None
 
 
-def pin(configuration: Configuration, parts: Parts) -> Configuration:
+def pin(configuration: Configuration, parts: PinnableVersions) -> Configuration:
     """The configuration with every step pinned; `CheckFailed` names each step that cannot be."""
     if not configuration.composing_models:
         return configuration
@@ -129,13 +133,13 @@ def pin(configuration: Configuration, parts: Parts) -> Configuration:
     return triton_config.of_message(message)
 
 
-def parts_of(configuration: Configuration, parts: Parts) -> tuple[Part, ...]:
+def parts_of(configuration: Configuration, parts: PinnableVersions) -> tuple[PinnedStep, ...]:
     """All that a pinned ensemble is made of, each once, parts before what is made of them.
 
     `CheckFailed` when one is published no more.
     """
     seen: set[tuple[str, int]] = set()
-    found: list[Part] = []
+    found: list[PinnedStep] = []
 
     def walk(inner: Configuration) -> None:
         for step in inner.message.ensemble_scheduling.step:
@@ -157,7 +161,7 @@ def parts_of(configuration: Configuration, parts: Parts) -> tuple[Part, ...]:
 
 
 def ensembles_with(
-    version: Version, decisions: Decisions, states: Iterable[State]
+    version: PublishedVersion, decisions: Decisions, states: Iterable[VersionState]
 ) -> tuple[str, ...]:
     """The versions in one of these states that are made of this one, as people call them."""
     slot, among = (version.physical, version.number), frozenset(states)
@@ -169,6 +173,6 @@ def ensembles_with(
     )
 
 
-def _part(decisions: Decisions, version: Version) -> Part:
+def _part(decisions: Decisions, version: PublishedVersion) -> PinnedStep:
     configuration = configuration_of(decisions, version)
-    return Part(version.physical, version.number, configuration, version)
+    return PinnedStep(version.physical, version.number, configuration, version)

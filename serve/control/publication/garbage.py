@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.publication.records import IN_PROGRESS, LIVING, Records
 from serve.control.uploads.uploads import Uploads
 
@@ -36,7 +36,7 @@ class Heap:
     def __init__(
         self,
         records: Records,
-        storage: Storage,
+        storage: ArtifactStorage,
         uploads: Uploads,
         *,
         kept: Callable[[], Collection[str]] = frozenset,

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from serve.control.publication.records import LIVING
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import CheckFailed
 from serve.core.names import LONGEST_NAME, physical_name
-from serve.core.versions import CONFIG, File, Layout, Manifest
+from serve.core.versions import CONFIG, Layout, Manifest, VersionFile
 
 
-def next_number(versions: Iterable[Version], plain: Iterable[int]) -> int:
+def next_number(versions: Iterable[PublishedVersion], plain: Iterable[int]) -> int:
     """One above all that a model ever had, given to versions or found in the plain repository."""
     return 1 + max([0, *(version.number for version in versions), *plain])
 
 
 def name_in_triton(
-    model: str, group: str, versions: Iterable[Version], has_plain: Callable[[str], bool]
+    model: str, group: str, versions: Iterable[PublishedVersion], has_plain: Callable[[str], bool]
 ) -> str:
     """The name for a version of this group, given all versions of all models."""
     living = [version for version in versions if version.physical and version.state in LIVING]
@@ -40,7 +40,9 @@ def name_in_triton(
     )
 
 
-def manifest_of(version: Version, files: Sequence[File], config: File) -> Manifest:
+def manifest_of(
+    version: PublishedVersion, files: Sequence[VersionFile], config: VersionFile
+) -> Manifest:
     """The manifest of a checked version: the files of its upload under its own number."""
     uploaded = f"{Layout.of(files).number}/"
     own = f"{version.number}/"

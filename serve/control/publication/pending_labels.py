@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from serve.control.models import By
 from serve.control.publication.records import Records
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import ServegateError
 from serve.core.routes import Split
 from serve.processes.failpoints import reach
@@ -61,11 +61,11 @@ class Pending:
                         "cannot set the pending labels or route of %s: %s", version.key, error
                     )
 
-    def _waiting(self) -> list[Version]:
+    def _waiting(self) -> list[PublishedVersion]:
         found = [one for one in self._records.all() if one.is_published]
         return [version for version in found if version.labels or version.live]
 
-    async def _settle(self, version: Version) -> None:
+    async def _settle(self, version: PublishedVersion) -> None:
         """Set each of them that can be set, and write down what is left."""
         by = By(version.provenance.author, f"requested by the push of version {version.number}")
         problems: list[str] = []

@@ -19,17 +19,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
 from serve.control.publication.checks import Checker
-from serve.control.publication.default_routes import Holding
+from serve.control.publication.default_routes import DefaultRoutes
 from serve.control.publication.numbers import manifest_of, name_in_triton
 from serve.control.publication.records import IN_PROGRESS, SERVEGATE, Records
 from serve.control.publication.trials import Trials
 from serve.control.uploads.uploads import Uploads
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import CannotStart, CheckFailed, NoSpace, ServegateError, Unavailable
-from serve.core.versions import CONFIG, File, State
+from serve.core.versions import CONFIG, VersionFile, VersionState
 from serve.processes.failpoints import reach
 
 _log = logging.getLogger("servegate.pipeline")
@@ -37,7 +37,7 @@ TICK = 1.0  # seconds between two looks at the records, which others may write, 
 SHORTEST, LONGEST = 1.0, 60.0  # seconds between two attempts while the surroundings fail
 _LONGEST_REASON = 20_000  # characters; a parser may quote a whole line, and that a whole file
 _SURROUNDINGS = (Unavailable, NoSpace, CannotStart, OSError)
-_DONE = frozenset({State.PUBLISHED, State.FAILED})
+_DONE = frozenset({VersionState.PUBLISHED, VersionState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ class Pipeline:
     def __init__(
         self,
         records: Records,
-        storage: Storage,
+        storage: ArtifactStorage,
         uploads: Uploads,
         *,
         checker: Checker,
         trials: Trials,
-        holding: Holding,
+        holding: DefaultRoutes,
         has_plain: Callable[[str], bool],
         folder: Path,
         clock: Callable[[], float],
@@ -103,7 +103,9 @@ class Pipeline:
     async def round(self) -> None:
         """Take every version that is on its way as far as it goes now."""
         waiting = [one for one in self._records.all() if one.state in IN_PROGRESS]
-        for version in sorted(waiting, key=lambda one: one.times.get(State.UPLOADED.value, 0.0)):
+        for version in sorted(
+            waiting, key=lambda one: one.times.get(VersionState.UPLOADED.value, 0.0)
+        ):
             pause = self._pauses.get(version.key)
             if pause is None or pause.until <= self._clock():
                 await self._advance(version)
@@ -112,9 +114,9 @@ class Pipeline:
         except (ServegateError, OSError) as error:
             _log.warning("cannot delete a finished upload yet: %s", error)
 
-    async def _advance(self, version: Version) -> None:
+    async def _advance(self, version: PublishedVersion) -> None:
         """Step by step, until it is published, has failed, or the surroundings fail."""
-        present: Version | None = version
+        present: PublishedVersion | None = version
         try:
             while present is not None and present.state in IN_PROGRESS:
                 present = await self._step_or_fail(present)
@@ -122,10 +124,10 @@ class Pipeline:
         except (ServegateError, OSError) as error:
             await self._pause(present or version, error)
 
-    async def _step_or_fail(self, version: Version) -> Version | None:
+    async def _step_or_fail(self, version: PublishedVersion) -> PublishedVersion | None:
         """The version after its next step; None when somebody else has moved it meanwhile."""
         try:
-            step = self._check if version.state is State.UPLOADED else self._publish
+            step = self._check if version.state is VersionState.UPLOADED else self._publish
             return await step(version)
         except _SURROUNDINGS:
             raise
@@ -136,7 +138,7 @@ class Pipeline:
             _log.exception("publishing %s failed", version.key)
             return await self._fail(version, "an error in Servegate; see its log", ())
 
-    async def _check(self, version: Version) -> Version | None:
+    async def _check(self, version: PublishedVersion) -> PublishedVersion | None:
         files = self._uploads.get(version.upload).files
         checked = await self._checker.check(version, files)
         reach("check.passed")
@@ -144,7 +146,7 @@ class Pipeline:
             await self._storage.add_bytes(checked.config.encode())
             moved = await self._move(
                 version,
-                State.CHECKED,
+                VersionState.CHECKED,
                 lambda present: replace(
                     present,
                     physical=name_in_triton(
@@ -164,10 +166,10 @@ class Pipeline:
         reach("check.recorded")
         return moved
 
-    async def _publish(self, version: Version) -> Version | None:
+    async def _publish(self, version: PublishedVersion) -> PublishedVersion | None:
         files = self._uploads.get(version.upload).files
         size, sha256 = await self._storage.add_bytes(version.config.encode())
-        manifest = manifest_of(version, files, File(CONFIG, size, sha256))
+        manifest = manifest_of(version, files, VersionFile(CONFIG, size, sha256))
         tried = await self._trials.run(version, manifest)
         reach("quarantine.passed")
         async with self._records.collecting:
@@ -176,7 +178,7 @@ class Pipeline:
             await self._holding.hold(version.model, version.number)
             moved = await self._move(
                 version,
-                State.PUBLISHED,
+                VersionState.PUBLISHED,
                 lambda present: replace(
                     present,
                     size=manifest.size,
@@ -189,10 +191,14 @@ class Pipeline:
         return moved
 
     async def _move(
-        self, version: Version, state: State, edit: Callable[[Version], Version], reason: str = ""
-    ) -> Version | None:
+        self,
+        version: PublishedVersion,
+        state: VersionState,
+        edit: Callable[[PublishedVersion], PublishedVersion],
+        reason: str = "",
+    ) -> PublishedVersion | None:
         """Write the version's next state, and what is known of it by then."""
-        verb = "" if state is State.FAILED else "is "
+        verb = "" if state is VersionState.FAILED else "is "
         told = f"version {version.number} {verb}{state.value}" + (f": {reason}" if reason else "")
         return await self._records.change(
             version,
@@ -200,16 +206,18 @@ class Pipeline:
             By(SERVEGATE, told),
         )
 
-    async def _fail(self, version: Version, error: str, findings: Sequence[str]) -> Version | None:
+    async def _fail(
+        self, version: PublishedVersion, error: str, findings: Sequence[str]
+    ) -> PublishedVersion | None:
         found = tuple(findings)
         return await self._move(
             version,
-            State.FAILED,
+            VersionState.FAILED,
             lambda present: replace(present, findings=(*found, *present.findings)),
             error if len(error) <= _LONGEST_REASON else f"{error[:_LONGEST_REASON]}…",
         )
 
-    async def _pause(self, version: Version, error: Exception) -> None:
+    async def _pause(self, version: PublishedVersion, error: Exception) -> None:
         """Wait before the next attempt, and say so where people look, if that can be written."""
         known = self._pauses.get(version.key)
         length = min(known.length * 2, LONGEST) if known else SHORTEST

@@ -15,20 +15,20 @@ from serve.control.publication.numbers import next_number
 from serve.control.publication.pipeline import Pipeline
 from serve.control.publication.records import IN_PROGRESS, Records
 from serve.control.uploads.upload import Upload
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Conflict, Invalid, PreconditionFailed
 from serve.core.names import check_label, check_model_name
-from serve.core.versions import Provenance, State
+from serve.core.versions import Provenance, VersionState
 from serve.processes.failpoints import reach
 
-_KNOWN = IN_PROGRESS | {State.PUBLISHED}
+_KNOWN = IN_PROGRESS | {VersionState.PUBLISHED}
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,99}")
 _MOST_TAGS, _LONGEST_TAG = 100, 1000
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PublicationRequest:
     """What is wanted of an upload, beyond being published.
 
     `labels` name it as soon as it is ready; `live`: all calls go to it then; `again`: it gets a
@@ -69,11 +69,11 @@ class Publications:
         """Work off what is uploaded or checked, for ever; what an earlier process left, too."""
         await self._pipeline.run()
 
-    def get(self, model: str, number: int) -> Version:
+    def get(self, model: str, number: int) -> PublishedVersion:
         """One version; `UnknownModel` or `UnknownVersion` when it never was."""
         return self._records.get(model, number)
 
-    async def existing(self, model: str, content: str) -> Version | None:
+    async def existing(self, model: str, content: str) -> PublishedVersion | None:
         """The newest version with this content that is published or on its way."""
         found = [
             version
@@ -82,7 +82,9 @@ class Publications:
         ]
         return found[-1] if found else None
 
-    async def begin(self, upload: Upload, ask: Ask, by: By) -> tuple[Version, bool]:
+    async def begin(
+        self, upload: Upload, ask: PublicationRequest, by: By
+    ) -> tuple[PublishedVersion, bool]:
         """The version of a whole upload, and whether it was created.
 
         Known content gives the version that has it, unless `ask.again`. Of several versions that
@@ -116,7 +118,7 @@ class Publications:
         labels: Sequence[str] | None,
         keep: bool | None = None,
         by: By,
-    ) -> Version:
+    ) -> PublishedVersion:
         """Set tags, of which an empty text removes one; the labels that wait for the version; or
         whether it stays loaded although nothing refers to it.
 
@@ -136,11 +138,11 @@ class Publications:
                 f"version {number} of model '{model}' cannot be loaded",
                 why=f"its state is '{version.state.value}'",
                 try_this=f"servegate model restore {model}@{number}"
-                if version.state is State.RETIRED
+                if version.state is VersionState.RETIRED
                 else "",
             )
 
-        def edit(present: Version) -> Version:
+        def edit(present: PublishedVersion) -> PublishedVersion:
             merged = {k: v for k, v in {**present.tags, **(tags or {})}.items() if v}
             check_tags(merged)
             waiting = present.labels if labels is None else tuple(dict.fromkeys(labels))
@@ -157,17 +159,19 @@ class Publications:
                 f"another request has just changed version {number} of model '{model}'",
                 try_this="repeat the request",
             )
-        await self._take_over(amended, Ask(labels=tuple(labels or ())), by)
+        await self._take_over(amended, PublicationRequest(labels=tuple(labels or ())), by)
         return amended
 
-    async def _new(self, upload: Upload, ask: Ask, by: By) -> Version | None:
+    async def _new(
+        self, upload: Upload, ask: PublicationRequest, by: By
+    ) -> PublishedVersion | None:
         """A record under the next number; None when somebody else has just taken that."""
         now = self._records.now
         plain = self._plain_versions(upload.model)
-        version = Version(
+        version = PublishedVersion(
             model=upload.model,
             number=next_number(self._records.of(upload.model), plain),
-            state=State.UPLOADED,
+            state=VersionState.UPLOADED,
             content=upload.content,
             provenance=Provenance(by.author, now, ask.source, ask.git_commit, ask.tools),
             upload=upload.id,
@@ -175,17 +179,19 @@ class Publications:
             labels=tuple(dict.fromkeys(ask.labels)),
             live=ask.live,
             tags=ask.tags,
-            times=MappingProxyType({State.UPLOADED.value: now}),
+            times=MappingProxyType({VersionState.UPLOADED.value: now}),
         )
         try:
             return await self._records.create(version, replace(by, if_match=""))
         except PreconditionFailed:
             return None
 
-    async def _join(self, known: Version, ask: Ask, by: By) -> Version | None:
+    async def _join(
+        self, known: PublishedVersion, ask: PublicationRequest, by: By
+    ) -> PublishedVersion | None:
         """The version that has this content, with what is newly asked; None when it moves on."""
 
-        def edit(present: Version) -> Version:
+        def edit(present: PublishedVersion) -> PublishedVersion:
             tags = {**present.tags, **ask.tags}
             check_tags(tags)
             return replace(
@@ -197,7 +203,7 @@ class Publications:
 
         return await self._records.change(known, edit, replace(by, if_match=""))
 
-    async def _take_over(self, version: Version, ask: Ask, by: By) -> None:
+    async def _take_over(self, version: PublishedVersion, ask: PublicationRequest, by: By) -> None:
         """What this version waits for, no other version of the model waits for any more."""
         for other in self._records.of(version.model):
             if other.number == version.number or not (other.labels or other.live):

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 
 from serve.control.decisions import Decisions
 from serve.control.models import By
-from serve.control.storage.store import Change, Store, etag
-from serve.control.versions import VERSION, Version
+from serve.control.storage.store import Store, StoreEdit, etag
+from serve.control.versions import VERSION, PublishedVersion
 from serve.core.errors import Conflict, PreconditionFailed, UnknownModel, UnknownVersion
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 SERVEGATE = "servegate"  # the author of what nobody asked for in person
-IN_PROGRESS = frozenset({State.UPLOADED, State.CHECKED})
-LIVING = IN_PROGRESS | {State.PUBLISHED, State.RETIRED}
+IN_PROGRESS = frozenset({VersionState.UPLOADED, VersionState.CHECKED})
+LIVING = IN_PROGRESS | {VersionState.PUBLISHED, VersionState.RETIRED}
 _NEVER_SET = etag(0)
 _ATTEMPTS = 10  # each lost one means that somebody else's write went through
 _LONGEST = 1000  # characters of a revision's reason
@@ -59,20 +59,20 @@ class Records:
         """Seconds of the epoch."""
         return self._wall()
 
-    def all(self) -> tuple[Version, ...]:
+    def all(self) -> tuple[PublishedVersion, ...]:
         """Every version that ever had a number, by model and number."""
         models = self._decisions().versions.values()
         return tuple(version for versions in models for version in versions.values())
 
-    def of(self, model: str) -> tuple[Version, ...]:
+    def of(self, model: str) -> tuple[PublishedVersion, ...]:
         """The versions of one model, ascending; none for a model that was never pushed."""
         return tuple(self._decisions().versions.get(model, {}).values())
 
-    def find(self, model: str, number: int) -> Version | None:
+    def find(self, model: str, number: int) -> PublishedVersion | None:
         """One version, if it ever was."""
         return self._decisions().versions.get(model, {}).get(number)
 
-    def get(self, model: str, number: int) -> Version:
+    def get(self, model: str, number: int) -> PublishedVersion:
         """One version; `UnknownModel` or `UnknownVersion` when it never was."""
         version = self.find(model, number)
         if version is None:
@@ -83,13 +83,16 @@ class Records:
         """Read again what is stored."""
         await self._reload()
 
-    async def create(self, version: Version, by: By) -> Version:
+    async def create(self, version: PublishedVersion, by: By) -> PublishedVersion:
         """A new record; `PreconditionFailed` when its number is taken."""
         return await self._write(version, by, _NEVER_SET)
 
     async def change(
-        self, version: Version, edit: Callable[[Version], Version], by: By
-    ) -> Version | None:
+        self,
+        version: PublishedVersion,
+        edit: Callable[[PublishedVersion], PublishedVersion],
+        by: By,
+    ) -> PublishedVersion | None:
         """Write what `edit` makes of the present record; None when its state is another by now.
 
         With `by.if_match` it must be the very record that was read, else `PreconditionFailed`.
@@ -114,15 +117,15 @@ class Records:
 
     async def set(self, kind: str, key: str, body: object, by: By) -> None:
         """Write something else; `PreconditionFailed` unless nobody has ever set it."""
-        await self._apply(Change(kind, key, body, by.author, by.reason[:_LONGEST], _NEVER_SET))
+        await self._apply(StoreEdit(kind, key, body, by.author, by.reason[:_LONGEST], _NEVER_SET))
 
-    async def _write(self, version: Version, by: By, if_match: str) -> Version:
+    async def _write(self, version: PublishedVersion, by: By, if_match: str) -> PublishedVersion:
         reason = by.reason[:_LONGEST]
-        change = Change(VERSION, version.key, version.to_body(), by.author, reason, if_match)
+        change = StoreEdit(VERSION, version.key, version.to_body(), by.author, reason, if_match)
         await self._apply(change)
         return self.get(version.model, version.number)
 
-    async def _apply(self, change: Change) -> None:
+    async def _apply(self, change: StoreEdit) -> None:
         await self._store.apply(change)
         await self._reload()
         await self._publish()

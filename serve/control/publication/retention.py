@@ -11,20 +11,22 @@ a crash leaves is garbage, and the next collection finds it.
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
-from serve.control.publication.default_routes import Holding
-from serve.control.publication.ensembles import Parts, ensembles_with, parts_of
+from serve.control.publication.default_routes import DefaultRoutes
+from serve.control.publication.ensembles import PinnableVersions, ensembles_with, parts_of
 from serve.control.publication.garbage import Garbage, Heap
 from serve.control.publication.records import Records
 from serve.control.registry import Loadable
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Conflict, InUse
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
-_ACTIVE = frozenset({State.CHECKED, State.PUBLISHED})  # an ensemble in these needs its parts now
-_KEPT = _ACTIVE | {State.RETIRED}
-_ENDED = frozenset({State.RETIRED, State.FAILED})
+_ACTIVE = frozenset(
+    {VersionState.CHECKED, VersionState.PUBLISHED}
+)  # an ensemble in these needs its parts now
+_KEPT = _ACTIVE | {VersionState.RETIRED}
+_ENDED = frozenset({VersionState.RETIRED, VersionState.FAILED})
 
 
 class Retention:
@@ -38,11 +40,11 @@ class Retention:
     def __init__(
         self,
         records: Records,
-        storage: Storage,
+        storage: ArtifactStorage,
         heap: Heap,
         *,
-        parts: Parts,
-        holding: Holding,
+        parts: PinnableVersions,
+        holding: DefaultRoutes,
         loadables: Callable[[], Mapping[str, Loadable]],
         referring: asyncio.Lock,
         keep: int = 10,
@@ -59,31 +61,33 @@ class Retention:
     def __repr__(self) -> str:
         return f"<Retention {self._records}>"
 
-    async def retire(self, model: str, number: int, by: By) -> Version:
+    async def retire(self, model: str, number: int, by: By) -> PublishedVersion:
         """Let replicas unload it; its files are kept. Again is no mistake. `InUse`, `Conflict`."""
         version = self._records.get(model, number)
-        if version.state is State.RETIRED:
+        if version.state is VersionState.RETIRED:
             return version
-        self._require(version, {State.PUBLISHED}, "retired")
-        return await self._move(version, State.RETIRED, by, checked=self._require_unused)
+        self._require(version, {VersionState.PUBLISHED}, "retired")
+        return await self._move(version, VersionState.RETIRED, by, checked=self._require_unused)
 
-    async def restore(self, model: str, number: int, by: By) -> Version:
+    async def restore(self, model: str, number: int, by: By) -> PublishedVersion:
         """Publish a retired version again, as it was. Calls stay where they are."""
         version = self._records.get(model, number)
-        if version.state is State.PUBLISHED:
+        if version.state is VersionState.PUBLISHED:
             return version
-        self._require(version, {State.RETIRED}, "restored")
+        self._require(version, {VersionState.RETIRED}, "restored")
         parts_of(version.configuration, self._parts)
         await self._holding.hold(model, number)
-        return await self._move(version, State.PUBLISHED, by)
+        return await self._move(version, VersionState.PUBLISHED, by)
 
-    async def remove(self, model: str, number: int, by: By) -> Version:
+    async def remove(self, model: str, number: int, by: By) -> PublishedVersion:
         """Take a retired or failed version away for good; its number is never given again."""
         version = self._records.get(model, number)
-        if version.state is State.REMOVED:
+        if version.state is VersionState.REMOVED:
             return version
         self._require(version, _ENDED, "removed", "retire it first")
-        removed = await self._move(version, State.REMOVED, by, checked=self._require_unneeded)
+        removed = await self._move(
+            version, VersionState.REMOVED, by, checked=self._require_unneeded
+        )
         await self._storage.remove_manifest(model, number)
         return removed
 
@@ -109,7 +113,9 @@ class Retention:
             found += await self._heap.sweep(gone, grace=grace, dry_run=dry_run)
         return tuple(found)
 
-    def users(self, version: Version, states: Collection[State] = _ACTIVE) -> tuple[str, ...]:
+    def users(
+        self, version: PublishedVersion, states: Collection[VersionState] = _ACTIVE
+    ) -> tuple[str, ...]:
         """What refers to a version: the route, labels, and ensembles in one of these states."""
         decisions, found = self._records.decisions, []
         split = decisions.split(version.model)
@@ -118,7 +124,7 @@ class Retention:
         for label, number in decisions.labels(version.model).items():
             if number == version.number:
                 found.append(f"label '{label}'")
-        if version.state is State.PUBLISHED:
+        if version.state is VersionState.PUBLISHED:
             found += [f"label '{label}' (pending)" for label in version.labels]
             found += ["the route (pending)"] * version.live
         found += ensembles_with(version, decisions, states)
@@ -127,16 +133,16 @@ class Retention:
                 found.append(f"ensemble '{name}' of the model repository")
         return tuple(found)
 
-    def _doomed(self, keep: int) -> list[Version]:
+    def _doomed(self, keep: int) -> list[PublishedVersion]:
         """What a collection removes: ended, not among the newest, and not referred to."""
-        found: list[Version] = []
+        found: list[PublishedVersion] = []
         for model in self._records.decisions.versions:
-            left = [one for one in self._records.of(model) if one.state is not State.REMOVED]
+            left = [one for one in self._records.of(model) if one.state is not VersionState.REMOVED]
             old = left[: max(len(left) - keep, 0)]
             found += [one for one in old if one.state in _ENDED and not self.users(one, _KEPT)]
         return found
 
-    async def _removed(self, version: Version, by: By) -> bool:
+    async def _removed(self, version: PublishedVersion, by: By) -> bool:
         """Remove it, unless somebody has just restored it or refers to it now."""
         why = By(by.author, by.reason or "garbage collection")
         try:
@@ -146,7 +152,11 @@ class Retention:
         return True
 
     def _require(
-        self, version: Version, states: Collection[State], what: str, try_this: str = ""
+        self,
+        version: PublishedVersion,
+        states: Collection[VersionState],
+        what: str,
+        try_this: str = "",
     ) -> None:
         if version.state not in states:
             raise Conflict(
@@ -155,29 +165,29 @@ class Retention:
                 try_this=try_this,
             )
 
-    def _require_unused(self, version: Version) -> None:
+    def _require_unused(self, version: PublishedVersion) -> None:
         self._refuse(version, self.users(version))
 
-    def _require_unneeded(self, version: Version) -> None:
+    def _require_unneeded(self, version: PublishedVersion) -> None:
         self._refuse(version, self.users(version, _KEPT))
 
-    def _refuse(self, version: Version, users: Collection[str]) -> None:
+    def _refuse(self, version: PublishedVersion, users: Collection[str]) -> None:
         if users:
             raise InUse(f"version {version.number} of model '{version.model}'", users)
 
     async def _move(
         self,
-        version: Version,
-        state: State,
+        version: PublishedVersion,
+        state: VersionState,
         by: By,
         *,
-        checked: Callable[[Version], None] = lambda _: None,
-    ) -> Version:
+        checked: Callable[[PublishedVersion], None] = lambda _: None,
+    ) -> PublishedVersion:
         """The version in another state; `checked` sees the very record that is changed."""
 
-        def edit(present: Version) -> Version:
+        def edit(present: PublishedVersion) -> PublishedVersion:
             checked(present)
-            reason = "" if state is State.PUBLISHED else by.reason
+            reason = "" if state is VersionState.PUBLISHED else by.reason
             return present.moved(state, self._records.now, reason=reason, keep=False)
 
         async with self._referring:
@@ -191,5 +201,5 @@ class Retention:
         return moved
 
 
-def _why(version: Version, keep: int) -> str:
+def _why(version: PublishedVersion, keep: int) -> str:
     return f"{version.state.value}, and not among the newest {keep}"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from serve.control.artifacts.contents import Contents, scratch
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.deliveries.version_folder import materialise
-from serve.control.publication.ensembles import Part, Parts, parts_of
+from serve.control.publication.ensembles import PinnableVersions, PinnedStep, parts_of
 from serve.control.registry import Loadable
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import TrialFailed
 from serve.core.flavours import BASE, UNKNOWN, Flavour, Machine
 from serve.core.replicas import Replica
@@ -24,12 +24,12 @@ from serve.tensors.contracts import Contract
 from serve.triton.canonical import canonical_text
 from serve.triton.config import Configuration
 from serve.triton.flavoured import configured
-from serve.triton.quarantine import Order, Quarantine
+from serve.triton.quarantine import Quarantine, QuarantineOrder
 
 NOT_TRIED = "it was published without a trial, because there is no Triton for the quarantine"
 NO_FORM = "it was published without a trial, because the quarantine can run none of its flavours"
 
-Judge = Callable[[Replica, Version, Contract], Awaitable[str]]
+Judge = Callable[[Replica, PublishedVersion, Contract], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Trials:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: ArtifactStorage,
         quarantine: Quarantine | None,
-        parts: Parts,
+        parts: PinnableVersions,
         *,
         folder: Path,
         plain: Path | None,
@@ -70,7 +70,7 @@ class Trials:
         return f"<Trials {self._quarantine or 'without a Triton'}>"
 
     async def run(
-        self, version: Version, manifest: Manifest, config: Configuration | None = None
+        self, version: PublishedVersion, manifest: Manifest, config: Configuration | None = None
     ) -> Tried:
         """Load it and run its contract; `TrialFailed` says why it is not fit to be published.
 
@@ -96,7 +96,7 @@ class Trials:
         if self._quarantine is None or self._plain is None or not one.wanted:
             return False
         parts = parts_of(config, self._parts)
-        own = [Part(one.name, number, config, None) for number in one.wanted]
+        own = [PinnedStep(one.name, number, config, None) for number in one.wanted]
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         async with scratch(self._folder) as repository:
             await lay_out(repository, (*parts, *own), self._storage, self._plain)
@@ -107,16 +107,16 @@ class Trials:
     async def _try(
         self,
         repository: Path,
-        version: Version,
+        version: PublishedVersion,
         form: Flavour,
-        parts: Sequence[Part],
+        parts: Sequence[PinnedStep],
         contract: Contract | None,
     ) -> int:
         """Bytes of memory that it takes in this form."""
         assert self._quarantine is not None
         own = self._parts.own(version)
         config = configured(own, form, self._machine.engine_cache)
-        orders = orders_of(parts, Part(version.physical, version.number, config, version))
+        orders = orders_of(parts, PinnedStep(version.physical, version.number, config, version))
         try:
             async with self._quarantine.trial(repository, orders) as trial:
                 reach("quarantine.started")
@@ -131,13 +131,17 @@ class Trials:
             raise TrialFailed(f"flavour '{form.name}': {error.what}", why=error.why) from error
 
     async def _build(
-        self, repository: Path, version: Version, manifest: Manifest, parts: Sequence[Part]
+        self,
+        repository: Path,
+        version: PublishedVersion,
+        manifest: Manifest,
+        parts: Sequence[PinnedStep],
     ) -> None:
         await lay_out(repository, parts, self._storage, self._plain)
         await materialise(self._storage, manifest, version.config, repository)
 
 
-def _run_by(version: Version, config: Configuration | None) -> Version:
+def _run_by(version: PublishedVersion, config: Configuration | None) -> PublishedVersion:
     """The version as if it had come with this configuration, and so were of another group."""
     if config is None:
         return version
@@ -145,7 +149,7 @@ def _run_by(version: Version, config: Configuration | None) -> Version:
 
 
 async def lay_out(
-    repository: Path, parts: Sequence[Part], storage: Storage, plain: Path | None
+    repository: Path, parts: Sequence[PinnedStep], storage: ArtifactStorage, plain: Path | None
 ) -> None:
     """Build what is published in a model repository, and link to what is in the plain one."""
     for part in parts:
@@ -158,7 +162,7 @@ async def lay_out(
                 link.symlink_to((plain / part.name).absolute())
 
 
-def orders_of(parts: Sequence[Part], last: Part) -> tuple[Order, ...]:
+def orders_of(parts: Sequence[PinnedStep], last: PinnedStep) -> tuple[QuarantineOrder, ...]:
     """One load for each name, with all its numbers; what is tried comes last."""
     numbers: dict[str, list[int]] = {}
     configs: dict[str, Configuration | None] = {}
@@ -166,6 +170,6 @@ def orders_of(parts: Sequence[Part], last: Part) -> tuple[Order, ...]:
         numbers.setdefault(part.name, []).append(part.number)
         configs[part.name] = part.configuration
     return tuple(
-        Order(name, "" if config is None else config.for_load(numbers[name]))
+        QuarantineOrder(name, "" if config is None else config.for_load(numbers[name]))
         for name, config in configs.items()
     )

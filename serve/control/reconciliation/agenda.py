@@ -10,7 +10,7 @@ from serve.control.reconciliation.flavours import Flavouring
 from serve.control.reconciliation.loader import Loader
 from serve.control.reconciliation.plan import Load, Step, delivered, plan, takes_time
 from serve.control.registry import Loadable
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 
 
 class Agenda:
@@ -106,5 +106,5 @@ class Agenda:
         }
         return delivered(models, there)
 
-    def _version(self, one: Loadable, number: int) -> Version:
+    def _version(self, one: Loadable, number: int) -> PublishedVersion:
         return self._decisions().versions[one.model][number]

@@ -16,10 +16,10 @@ from tritonclient.grpc import model_config_pb2
 from serve.control.added_cases import added_case, added_of, has_cases
 from serve.control.applied_configurations import configuration_of
 from serve.control.artifacts.contents import Contents
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.decisions import Decisions
 from serve.control.reconciliation.warmup import blank, instances
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import ServegateError, Unavailable
 from serve.core.replicas import Replica
 from serve.processes import Clock, SystemClock
@@ -28,8 +28,8 @@ from serve.tensors.datatypes import Array
 from serve.triton.config import Configuration
 from serve.triton.direct_prediction import Predict, predict
 
-Target = tuple[Replica, Version]
-Report = Callable[[str, Version, str], Awaitable[None]]
+Target = tuple[Replica, PublishedVersion]
+Report = Callable[[str, PublishedVersion, str], Awaitable[None]]
 Parameters = Mapping[str, bool | int | str]
 
 PATIENCE = 30.0  # seconds for one answer
@@ -45,7 +45,7 @@ class Contracts:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: ArtifactStorage,
         *,
         decisions: Callable[[], Decisions],
         ask: Predict = predict,
@@ -66,12 +66,12 @@ class Contracts:
     def __repr__(self) -> str:
         return f"<Contracts {len(self._cache)} in memory>"
 
-    async def verify(self, replica: Replica, version: Version) -> str:
+    async def verify(self, replica: Replica, version: PublishedVersion) -> str:
         """Empty when its answers are right, or it has no contract; else why not."""
         contract = await self._contract(version)
         return "" if contract is None else await self.judge(replica, version, contract)
 
-    async def judge(self, replica: Replica, version: Version, contract: Contract) -> str:
+    async def judge(self, replica: Replica, version: PublishedVersion, contract: Contract) -> str:
         """The same with a contract that need not be published yet."""
         config = configuration_of(self._decisions(), version)
         takes_sequences = self._takes_sequences(config)
@@ -89,7 +89,7 @@ class Contracts:
                 return f"golden case {number}{named}: {why}"
         return ""
 
-    async def warm(self, replica: Replica, version: Version) -> None:
+    async def warm(self, replica: Replica, version: PublishedVersion) -> None:
         """Ask what the contract asks, or something made up; models of sequences are left alone."""
         try:
             config = configuration_of(self._decisions(), version)
@@ -156,7 +156,7 @@ class Contracts:
             wrong.symmetric_difference_update({_key(target)})
 
     async def _answer(
-        self, replica: Replica, version: Version, case: Case, parameters: Parameters
+        self, replica: Replica, version: PublishedVersion, case: Case, parameters: Parameters
     ) -> Mapping[str, Array]:
         return await self._ask(
             replica,
@@ -196,7 +196,7 @@ class Contracts:
             if (one.physical, one.number) in parts
         )
 
-    async def _contract(self, version: Version) -> Contract | None:
+    async def _contract(self, version: PublishedVersion) -> Contract | None:
         """What came with a published version and what was added; from memory, if read before."""
         added = added_of(self._decisions(), version)
         if not version.has_contract and not added:
@@ -216,7 +216,7 @@ class Contracts:
             self._sizes.pop(self._cache.popitem(last=False)[0])
         return found
 
-    async def _own(self, version: Version) -> Contract | None:
+    async def _own(self, version: PublishedVersion) -> Contract | None:
         if not version.has_contract:
             return None
         manifest = await self._storage.manifest(version.model, version.number)

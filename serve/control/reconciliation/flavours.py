@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from serve.control.fleet import Fleet
-from serve.control.observations import Choice, Held
+from serve.control.observations import FlavourChoice, Held
 from serve.control.reconciliation.plan import Load
 from serve.control.registry import Loadable
 from serve.core.errors import Invalid
@@ -53,7 +53,7 @@ class Flavouring:
     def chosen(self, models: Mapping[str, Loadable]) -> Mapping[str, Loadable]:
         """What of it can run here, with the configurations of the flavours; tells the fleet."""
         found: dict[str, Loadable] = {}
-        told: dict[str, Choice] = {}
+        told: dict[str, FlavourChoice] = {}
         for name, one in models.items():
             if one.flavours.preferred and one.configuration is not None:
                 chosen, told[name] = self._choose(one)
@@ -65,12 +65,12 @@ class Flavouring:
         self._known = {name: known for name, known in self._known.items() if name in told}
         return MappingProxyType(found)
 
-    def _choose(self, one: Loadable) -> tuple[Loadable | None, Choice]:
+    def _choose(self, one: Loadable) -> tuple[Loadable | None, FlavourChoice]:
         forms, failed = self._forms(one), self._failures(one)
         able = _able(forms)
         lacking = {name: why for name, why in forms.items() if isinstance(why, str)}
         left = [name for name in able if name not in failed] or list(able)[-1:]
-        told = Choice(left[0] if left else "", MappingProxyType(lacking), failed)
+        told = FlavourChoice(left[0] if left else "", MappingProxyType(lacking), failed)
         if not left:
             return None, told
         return replace(one, configuration=able[left[0]], flavour=left[0]), told

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from serve.control.fleet import Fleet
-from serve.control.observations import Failure, Held
+from serve.control.observations import Held, LoadFailure
 from serve.control.reconciliation.busy_replicas import STEER_TIMEOUT
 from serve.control.reconciliation.flavours import Flavouring
 from serve.control.reconciliation.plan import Load, Step, Unload, removes
@@ -261,7 +261,7 @@ class Loader:
         before = self._fleet.failures.get(key)
         tries = before.tries + 1 if before and before.about == step.about else 1
         pause = min(FIRST_RETRY * 2 ** min(tries - 1, 16), LAST_RETRY)
-        self._fleet.failures[key] = Failure(reason, step.about, tries, self._clock() + pause)
+        self._fleet.failures[key] = LoadFailure(reason, step.about, tries, self._clock() + pause)
         if tries == 1:
             _log.warning("replica %s cannot load %s: %s", self._name, step.model.name, reason)
 

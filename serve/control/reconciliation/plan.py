@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from serve.control.observations import Held
 from serve.control.registry import Loadable
-from serve.triton.control import Entry
+from serve.triton.control import IndexEntry
 
 _NONE: Mapping[str, Collection[int]] = MappingProxyType({})
 
@@ -136,7 +136,7 @@ def parts_first(models: Mapping[str, Loadable]) -> Sequence[Loadable]:
     return list(order.values())
 
 
-def held_of(index: Sequence[Entry]) -> Held:
+def held_of(index: Sequence[IndexEntry]) -> Held:
     """The ready versions of a repository index."""
     ready: dict[str, list[int]] = {}
     for entry in index:

@@ -18,7 +18,7 @@ from serve.control.decisions import Decisions
 from serve.control.fleet import LOADING, Fleet
 from serve.control.reconciliation.plan import Load
 from serve.control.snapshots import Publisher
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import ServegateError, Unavailable
 from serve.core.replicas import Replica
 from serve.processes.failpoints import reach
@@ -29,10 +29,10 @@ _log = logging.getLogger("servegate.proving")
 class Proof(Protocol):
     """Finds out whether a version answers as it should; see `control/reconciling/contracts.py`."""
 
-    async def warm(self, replica: Replica, version: Version) -> None:
+    async def warm(self, replica: Replica, version: PublishedVersion) -> None:
         """Call it a few times, so that the first caller does not wait for lazy set-up."""
 
-    async def verify(self, replica: Replica, version: Version) -> str:
+    async def verify(self, replica: Replica, version: PublishedVersion) -> str:
         """Run its contract: empty when all is right, else what is wrong."""
 
 
@@ -117,7 +117,7 @@ class Proving:
             if number not in held and number not in wanted:
                 self._fleet.admit(self._name, name, number)
 
-    async def _verify(self, replica: Replica, version: Version) -> str:
+    async def _verify(self, replica: Replica, version: PublishedVersion) -> str:
         try:
             await self._proof.warm(replica, version)
             why = await self._proof.verify(replica, version)
@@ -128,7 +128,7 @@ class Proving:
         reach("load.verified")
         return why
 
-    async def found(self, version: Version, why: str) -> bool:
+    async def found(self, version: PublishedVersion, why: str) -> bool:
         """Somebody has run the contract here; whether the version has to be loaded anew.
 
         `why` is empty when it is right, or right again.

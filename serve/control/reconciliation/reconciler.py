@@ -33,9 +33,9 @@ from serve.control.reconciliation.looks import Looks
 from serve.control.reconciliation.plan import Load, Step, removes, takes_time
 from serve.control.reconciliation.proofs import Proof, Proving
 from serve.control.reconciliation.server_settings import ServerSettings
-from serve.control.reconciliation.watch import Watching
+from serve.control.reconciliation.watch import ReplicaWatch
 from serve.control.snapshots import Publisher
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Unavailable
 from serve.core.flavours import UNKNOWN, Machine
 from serve.processes.failpoints import reach
@@ -93,7 +93,7 @@ class ReplicaKeeper:
             name, fleet=fleet, steering=steering, doubts=self._loader, put_back=self._put_back
         )
         self._settings = ServerSettings(name, control, wanted=lambda: inventory.server_settings)
-        self._watching = Watching(
+        self._watching = ReplicaWatch(
             name,
             control,
             fleet=fleet,
@@ -173,7 +173,7 @@ class ReplicaKeeper:
         """What is wanted may have changed: look at once whether it has."""
         self._wake.set()
 
-    async def found(self, version: Version, why: str) -> None:
+    async def found(self, version: PublishedVersion, why: str) -> None:
         """Somebody has run a contract here; see `Proving.found`."""
         if await self._proving.found(version, why):
             self.wake()

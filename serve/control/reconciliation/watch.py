@@ -11,12 +11,12 @@ from serve.control.reconciliation.loader import Loader
 from serve.control.reconciliation.plan import held_of
 from serve.control.reconciliation.server_settings import ServerSettings
 from serve.core.errors import ServegateError, Unavailable
-from serve.triton.control import Entry, TritonControl
+from serve.triton.control import IndexEntry, TritonControl
 
 _log = logging.getLogger("servegate.reconciler")
 
 
-class Watching:
+class ReplicaWatch:
     """Looks at one replica; the fleet, and who acts there, hear what came of it."""
 
     def __init__(
@@ -38,10 +38,10 @@ class Watching:
         self._loader = loader
         self._settings = settings
         self._cannot_list = False
-        self._listed: tuple[tuple[Entry, ...], Held] = ((), MappingProxyType({}))
+        self._listed: tuple[tuple[IndexEntry, ...], Held] = ((), MappingProxyType({}))
 
     def __repr__(self) -> str:
-        return f"<Watching {self._name} holds={len(self._listed[1])}>"
+        return f"<ReplicaWatch {self._name} holds={len(self._listed[1])}>"
 
     async def look(self) -> bool:
         """Ask once; whether there is news."""
@@ -61,7 +61,7 @@ class Watching:
             self._cannot_list = False
         return news
 
-    def _held(self, listed: tuple[Entry, ...]) -> Held:
+    def _held(self, listed: tuple[IndexEntry, ...]) -> Held:
         """What is listed as ready; the same list, which is the same object, is read once."""
         if listed is not self._listed[0]:
             self._listed = listed, held_of(listed)

@@ -33,7 +33,7 @@ _NO_BUCKETS: Mapping[float, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CallCounts:
     """Of one model: calls that ended, of them refused; seconds of all, and calls up to each bound.
 
     Either since the gateway's start or in one step. `came` is known only of a step.
@@ -58,7 +58,7 @@ class Came:
     lately: float
     in_flight: float
     seconds: float | None
-    minute: Counted
+    minute: CallCounts
 
     def missed(self, limit: float | None) -> float | None:
         """The share of the last minute's calls that were refused, or took longer; None without any.
@@ -75,13 +75,13 @@ class Came:
 class _Step:
     at: float
     seconds: float
-    models: Mapping[str, Counted]
+    models: Mapping[str, CallCounts]
 
 
-NOTHING = Counted()
+NOTHING = CallCounts()
 
 
-class Arrivals:
+class ModelArrivals:
     """The last minute. `at` is when the gateway was read last, by the clock of `tell`.
 
     `fault` says what is wrong with the newest reading; empty when nothing is.
@@ -90,12 +90,12 @@ class Arrivals:
     def __init__(self) -> None:
         self.at: float | None = None
         self.fault = ""
-        self._now: Mapping[str, Counted] | None = None
+        self._now: Mapping[str, CallCounts] | None = None
         self._steps: deque[_Step] = deque()
         self._called: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        return f"<Arrivals steps={len(self._steps)} models={len(self._called)}>"
+        return f"<ModelArrivals steps={len(self._steps)} models={len(self._called)}>"
 
     @property
     def called(self) -> Mapping[str, float]:
@@ -168,7 +168,7 @@ def beyond(limit: float, buckets: Mapping[float, float]) -> float:
     return total - below
 
 
-def _read(text: str, before: Mapping[str, Counted]) -> dict[str, Counted]:
+def _read(text: str, before: Mapping[str, CallCounts]) -> dict[str, CallCounts]:
     """By model; calls for models that nobody knows are under the empty name, and left out."""
     reading = gateway_metrics.read(text)
     ended: dict[str, float] = {}
@@ -187,7 +187,7 @@ def _read(text: str, before: Mapping[str, Counted]) -> dict[str, Counted]:
         others[_IN_FLIGHT] = {name: one.in_flight for name, one in before.items()}
     names = {*ended, *refused, *others[_IN_FLIGHT], *reading.buckets} - {""}
     return {
-        name: Counted(
+        name: CallCounts(
             ended.get(name, 0.0),
             refused.get(name, 0.0),
             others[_IN_FLIGHT].get(name, 0.0),
@@ -198,18 +198,18 @@ def _read(text: str, before: Mapping[str, Counted]) -> dict[str, Counted]:
     }
 
 
-def _is_right(one: Counted) -> bool:
+def _is_right(one: CallCounts) -> bool:
     numbers = (one.ended, one.refused, one.in_flight, one.seconds, *one.buckets.values())
     return all(math.isfinite(number) and number >= 0 for number in numbers)
 
 
-def _has_fallen(before: Mapping[str, Counted], now: Mapping[str, Counted]) -> bool:
+def _has_fallen(before: Mapping[str, CallCounts], now: Mapping[str, CallCounts]) -> bool:
     return any(now.get(name, NOTHING).ended < one.ended for name, one in before.items())
 
 
 def _risen(
-    before: Mapping[str, Counted], now: Mapping[str, Counted]
-) -> Iterator[tuple[str, Counted]]:
+    before: Mapping[str, CallCounts], now: Mapping[str, CallCounts]
+) -> Iterator[tuple[str, CallCounts]]:
     """Of each model that was called; a worker that ends takes its calls in flight along."""
     for name, one in now.items():
         was = before.get(name, NOTHING)
@@ -218,7 +218,7 @@ def _risen(
         if came or ended or one.in_flight:
             yield (
                 name,
-                Counted(
+                CallCounts(
                     ended,
                     max(0.0, one.refused - was.refused),
                     one.in_flight,
@@ -229,8 +229,8 @@ def _risen(
             )
 
 
-def _sum(parts: list[Counted]) -> Counted:
-    return Counted(
+def _sum(parts: list[CallCounts]) -> CallCounts:
+    return CallCounts(
         sum(one.ended for one in parts),
         sum(one.refused for one in parts),
         parts[-1].in_flight if parts else 0.0,

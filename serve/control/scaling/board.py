@@ -8,33 +8,33 @@ import asyncio
 from collections.abc import Iterable
 
 from serve.capacity.scaling.signals import HOLDS
-from serve.control.scaling.told import Told
+from serve.control.scaling.told import PoolNumbers
 from serve.core.errors import NotFound, Unavailable
 
 
-class Board:
+class HintBoard:
     """`number` rises with each round of hints."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, PoolNumbers] = {}
         self._changed = asyncio.Event()
         self.number = 0
 
     def __repr__(self) -> str:
-        return f"<Board pools={len(self._told)} number={self.number}>"
+        return f"<HintBoard pools={len(self._told)} number={self.number}>"
 
-    def put(self, round_: Iterable[Told]) -> None:
+    def put(self, round_: Iterable[PoolNumbers]) -> None:
         """A round: every pool that there is; others are gone."""
         self._told = {one.pool: one for one in sorted(round_, key=lambda one: one.pool)}
         self.number += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def all(self) -> tuple[Told, ...]:
+    def all(self) -> tuple[PoolNumbers, ...]:
         """By the name of the pool; empty before the first round."""
         return tuple(self._told.values())
 
-    def of(self, pool: str) -> Told:
+    def of(self, pool: str) -> PoolNumbers:
         """One pool's; `NotFound` where there is none."""
         told = self._told.get(pool)
         if told is None:
@@ -42,7 +42,7 @@ class Board:
             raise NotFound(f"there is no hint for pool '{pool}'", why=f"pools with hints: {known}")
         return told
 
-    def followed(self, pool: str, now: float) -> Told:
+    def followed(self, pool: str, now: float) -> PoolNumbers:
         """What may be followed at a time, in seconds of the epoch; `Unavailable` where nothing may.
 
         That is in a hold, too: whoever follows leaves everything as it is then. The number of a

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from serve.capacity.scaling.replica_capacity import Learned
-from serve.control.batching.observer import Observer, Round, Slot
+from serve.control.batching.observer import BatchingObserver, ObservationRound, Slot
 from serve.control.batching.steps import NEWEST
 from serve.control.scaling.setups import SetUp, Setups
 from serve.triton.model_counters import NOTHING, Counters, total
@@ -40,7 +40,7 @@ class _Known:
 class Capacities:
     """Learned per pool and version. Whoever decides tells once a round who is there."""
 
-    def __init__(self, observer: Observer, setups: Setups) -> None:
+    def __init__(self, observer: BatchingObserver, setups: Setups) -> None:
         self._observer = observer
         self._setups = setups
         self._known: dict[tuple[str, Slot], _Known] = {}
@@ -155,7 +155,7 @@ class Capacities:
         numbers = [slot[1] for where, slot in self._known if where == pool and slot[0] == name]
         return name, max(numbers, default=1) if version == NEWEST else version
 
-    def _feed(self, pool: str, one: Round) -> None:
+    def _feed(self, pool: str, one: ObservationRound) -> None:
         for slot, risen in one.risen.items():
             known = self._of(pool, slot)
             known.learned.add(_executed(risen), one.at)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from serve.capacity.scaling.signals import HOLDS, Bounds, Hint
+from serve.capacity.scaling.signals import HOLDS, Bounds, ReplicaHint
 
 _LASTS = 300.0  # seconds for which another process's numbers mean anything
 _AGAIN = 60.0  # seconds after which the same numbers are written again
@@ -31,7 +31,7 @@ class Lasting:
     def __repr__(self) -> str:
         return f"<Lasting {self._last}>"
 
-    def hold(self, hint: Hint, bounds: Bounds) -> Hint:
+    def hold(self, hint: ReplicaHint, bounds: Bounds) -> ReplicaHint:
         """The hint; where it is only held, at no less than was asked for last."""
         if hint.codes & HOLDS:
             last = min(self._last.get(hint.pool, 0), bounds.highest)

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from serve.control.scaling.board import Board
-from serve.control.scaling.told import Told
+from serve.control.scaling.board import HintBoard
+from serve.control.scaling.told import PoolNumbers
 
 
 class HintMeters:
     """Reads the board when Prometheus asks. `wall`: seconds of the epoch."""
 
-    def __init__(self, board: Board, *, wall: Callable[[], float]) -> None:
+    def __init__(self, board: HintBoard, *, wall: Callable[[], float]) -> None:
         self._board = board
         self._wall = wall
 
@@ -42,7 +42,7 @@ class HintMeters:
         return [desired, ready, demand, capacity, reason]
 
 
-def _models(told: Told, demand: GaugeMetricFamily, capacity: GaugeMetricFamily) -> None:
+def _models(told: PoolNumbers, demand: GaugeMetricFamily, capacity: GaugeMetricFamily) -> None:
     for name, need in told.hint.needs:
         if math.isfinite(need):
             demand.add_metric([told.pool, name], need)

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from serve.control.batching.observer import Observer, Slot
+from serve.control.batching.observer import BatchingObserver, Slot
 from serve.control.decisions import Decisions
-from serve.control.scaling.arrivals import Arrivals, Came
+from serve.control.scaling.arrivals import Came, ModelArrivals
 from serve.control.scaling.setups import SetUp, Setups
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
@@ -39,7 +39,7 @@ class Called:
 def called(
     snapshot: Snapshot,
     decisions: Decisions,
-    arrivals: Arrivals,
+    arrivals: ModelArrivals,
     *,
     woken: Collection[str],
     now: float,
@@ -56,7 +56,7 @@ def called(
 def waiting(
     one: Called,
     holders: Mapping[str, Collection[str]],
-    observer: Observer,
+    observer: BatchingObserver,
     setups: Setups,
 ) -> float:
     """Calls of a model that wait now, in Triton and in the gateway; `holders` by pool.

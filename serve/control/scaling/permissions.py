@@ -17,7 +17,7 @@ from serve.control.scaling.pools import (
     known_pools,
     settings_of,
 )
-from serve.control.storage.store import Change, Store, etag
+from serve.control.storage.store import Store, StoreEdit, etag
 from serve.core.errors import Conflict, NotFound
 
 
@@ -117,7 +117,7 @@ class Pools:
 
     async def _write(self, name: str, body: Mapping[str, Any] | None, by: By) -> Written:
         revision = await self._store.apply(
-            Change(POOL, name, body, by.author, by.reason, by.if_match)
+            StoreEdit(POOL, name, body, by.author, by.reason, by.if_match)
         )
         await self._reload()
         return Written(await self._publish(), etag(revision))

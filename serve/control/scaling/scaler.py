@@ -13,14 +13,14 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from serve.capacity.scaling.policy import TICK, State, begin, decide
+from serve.capacity.scaling.policy import TICK, PolicyState, begin, decide
 from serve.capacity.scaling.signals import PoolSignal
 from serve.control.batching.rounds import PAUSE, Rounds
-from serve.control.scaling.board import Board
+from serve.control.scaling.board import HintBoard
 from serve.control.scaling.held_hints import Lasting
 from serve.control.scaling.setups import Setups
 from serve.control.scaling.signals import Allowed, Gpus, Signals
-from serve.control.scaling.told import Told
+from serve.control.scaling.told import PoolNumbers
 
 _AWAKE = 15.0  # seconds for which somebody who waits is remembered; workers say it every five
 _log = logging.getLogger("servegate.scaling")
@@ -37,7 +37,7 @@ class Scaler:
         rounds: Rounds,
         setups: Setups,
         signals: Signals,
-        board: Board,
+        board: HintBoard,
         *,
         lasting: Lasting,
         allowed: Callable[[], Mapping[str, Allowed]],
@@ -57,7 +57,7 @@ class Scaler:
         self._wall = wall
         self._sleep = sleep
         self._gpus: Gpus = {}
-        self._states: dict[str, State] = {}
+        self._states: dict[str, PolicyState] = {}
         self._woken: dict[str, float] = {}
 
     def __repr__(self) -> str:
@@ -97,11 +97,11 @@ class Scaler:
         self._states = {pool: self._states.get(pool) or begin(now) for pool in seen}
         self._board.put([self._told(signal, allowed[pool]) for pool, signal in seen.items()])
 
-    def _told(self, signal: PoolSignal, allowed: Allowed) -> Told:
+    def _told(self, signal: PoolSignal, allowed: Allowed) -> PoolNumbers:
         pool = signal.name
         self._states[pool], hint = decide(self._states[pool], signal, allowed.bounds)
         hint, gpus = self._lasting.hold(hint, allowed.bounds), self._of_pool(pool)
-        return Told(hint, signal, allowed.bounds, self._wall(), allowed.schedule, gpus)
+        return PoolNumbers(hint, signal, allowed.bounds, self._wall(), allowed.schedule, gpus)
 
     def _of_pool(self, pool: str) -> dict[str, Mapping[str, Any]]:
         """What is known of its GPUs, by `replica/uuid`."""

@@ -17,10 +17,10 @@ from typing import Any
 
 from serve.capacity.scaling.groups import Offer, Shares, part_of, shares
 from serve.capacity.scaling.signals import Bounds, ModelSignal, PoolSignal
-from serve.control.batching.observer import Observer, Slot
+from serve.control.batching.observer import BatchingObserver, Slot
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
-from serve.control.scaling.arrivals import Arrivals
+from serve.control.scaling.arrivals import ModelArrivals
 from serve.control.scaling.capacities import Capacities
 from serve.control.scaling.cold_starts import ColdStarts
 from serve.control.scaling.models import Called, called, waiting
@@ -50,8 +50,8 @@ class Signals:
     def __init__(
         self,
         fleet: Fleet,
-        observer: Observer,
-        arrivals: Arrivals,
+        observer: BatchingObserver,
+        arrivals: ModelArrivals,
         setups: Setups,
         *,
         decisions: Callable[[], Decisions],

@@ -9,19 +9,19 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from serve.capacity.scaling.signals import Bounds, Hint, PoolSignal
+from serve.capacity.scaling.signals import Bounds, PoolSignal, ReplicaHint
 
 _NONE: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PoolNumbers:
     """One pool. `at` is in seconds of the epoch; `schedule` names the entry whose bounds hold.
 
     `gpus`: by `replica/uuid`, what is known of a GPU, each with its `source`.
     """
 
-    hint: Hint
+    hint: ReplicaHint
     signal: PoolSignal
     bounds: Bounds
     at: float

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from serve.control.storage.limits import LIMITS, Limits
+from serve.control.storage.limits import LIMITS, StoreTimeouts
 from serve.control.storage.postgres import ALIVE, connect, name_of, parameters, readable
 from serve.core.errors import Unavailable
 
@@ -31,7 +31,7 @@ class AdvisoryLeadership:
         url: str,
         *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        limits: Limits = LIMITS,
+        limits: StoreTimeouts = LIMITS,
     ) -> None:
         self.lost = asyncio.Event()
         self.lost.set()

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from serve.control.storage.limits import LIMITS, Limits
+from serve.control.storage.limits import LIMITS, StoreTimeouts
 from serve.core.errors import CannotStart
 
 _BUSY = 5.0  # seconds that a writer waits for another process
@@ -61,7 +61,7 @@ def is_postgres(where: Path | str) -> bool:
     return isinstance(where, str) and where.startswith(_SCHEMES)
 
 
-def open_database(where: Path | str, limits: Limits = LIMITS) -> Database:
+def open_database(where: Path | str, limits: StoreTimeouts = LIMITS) -> Database:
     """The database in a file or behind a PostgreSQL URL; it is not connected to yet."""
     if isinstance(where, Path):
         return Sqlite(where)

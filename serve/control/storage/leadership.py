@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from serve.control.storage.database import is_postgres
-from serve.control.storage.limits import LIMITS, Limits
+from serve.control.storage.limits import LIMITS, StoreTimeouts
 from serve.core.errors import CannotStart
 from serve.processes import hold_lock
 
@@ -44,7 +44,7 @@ class Leadership(Protocol):
 
 
 def leadership_of(
-    where: Path | str, lock: Path, *, pause: Pause = asyncio.sleep, limits: Limits = LIMITS
+    where: Path | str, lock: Path, *, pause: Pause = asyncio.sleep, limits: StoreTimeouts = LIMITS
 ) -> Leadership:
     """How to lead on the store `where`; `lock` is the file for a store in a file."""
     if not is_postgres(where):

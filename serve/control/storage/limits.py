@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StoreTimeouts:
     """Seconds after which a PostgreSQL that does not answer counts as gone.
 
     `connect` for a host (libpq takes whole ones, from 2), `statement` for the server and `answer`
@@ -16,4 +16,4 @@ class Limits:
     answer: float = 4.0
 
 
-LIMITS = Limits()
+LIMITS = StoreTimeouts()

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
-from serve.control.storage.limits import LIMITS, Limits
+from serve.control.storage.limits import LIMITS, StoreTimeouts
 from serve.core.errors import CannotStart
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Postgres:
     What libpq finds in its own variables and files (PGPASSWORD, ~/.pgpass) counts too.
     """
 
-    def __init__(self, url: str, limits: Limits = LIMITS) -> None:
+    def __init__(self, url: str, limits: StoreTimeouts = LIMITS) -> None:
         self._parameters = parameters(url, limits)
         self.name = name_of(self._parameters)
         self.advice = "start PostgreSQL, or correct the URL of --database"
@@ -171,7 +171,7 @@ class Limited(psycopg.Connection[Any]):
             return result
 
 
-def parameters(url: str, limits: Limits) -> dict[str, Any]:
+def parameters(url: str, limits: StoreTimeouts) -> dict[str, Any]:
     """What a URL says, and what it should have said; the URL itself is in no error."""
     try:
         given = conninfo_to_dict(url)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from serve.control.storage.database import open_database
-from serve.control.storage.limits import LIMITS, Limits
+from serve.control.storage.limits import LIMITS, StoreTimeouts
 from serve.control.storage.schema import IDENTITY, counters, revisions, settings, upgrade
 from serve.core.errors import CannotStart, Invalid, PreconditionFailed, Unavailable
 from serve.core.texts import printable
@@ -36,7 +36,7 @@ def etag(revision: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredEntry:
     """The present body of one thing, and the revision that wrote it."""
 
     body: Any
@@ -49,7 +49,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoreEdit:
     """One edit: `after` is a JSON value, or None to delete. `if_match` is an ETag or empty."""
 
     kind: str
@@ -73,7 +73,7 @@ class Store:
         *,
         clock: Callable[[], float],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        limits: Limits = LIMITS,
+        limits: StoreTimeouts = LIMITS,
     ) -> None:
         self._clock = clock
         self._pause = pause
@@ -99,16 +99,16 @@ class Store:
         """Give the connections back."""
         self._database.close()
 
-    async def read(self) -> dict[Key, Entry]:
+    async def read(self) -> dict[Key, StoredEntry]:
         """Everything that people have decided, by kind and key."""
         return await self._run(self._read)
 
-    async def apply(self, change: Change) -> int:
+    async def apply(self, change: StoreEdit) -> int:
         """Write one change and its revision; `PreconditionFailed` when `if_match` is stale."""
         (revision,) = await self.apply_all([change])
         return revision
 
-    async def apply_all(self, changes: Sequence[Change]) -> tuple[int, ...]:
+    async def apply_all(self, changes: Sequence[StoreEdit]) -> tuple[int, ...]:
         """Write all of these changes, in their order, or none; gives their revisions."""
         for change in changes:
             _require_text(change)
@@ -187,12 +187,14 @@ class Store:
         finally:
             self._lock.release()
 
-    def _read(self) -> dict[Key, Entry]:
+    def _read(self) -> dict[Key, StoredEntry]:
         with self._database.reading() as connection:
             rows = connection.execute(sa.select(settings)).all()
-        return {(row.kind, row.key): Entry(json.loads(row.body), row.revision) for row in rows}
+        return {
+            (row.kind, row.key): StoredEntry(json.loads(row.body), row.revision) for row in rows
+        }
 
-    def _apply_all(self, changes: Sequence[Change]) -> tuple[int, ...]:
+    def _apply_all(self, changes: Sequence[StoreEdit]) -> tuple[int, ...]:
         numbers: tuple[int, ...] | None = None
         try:
             with self._database.writing() as connection:
@@ -209,7 +211,7 @@ class Store:
             ) from error
         return numbers
 
-    def _apply(self, connection: sa.Connection, change: Change) -> int:
+    def _apply(self, connection: sa.Connection, change: StoreEdit) -> int:
         where = (settings.c.kind == change.kind) & (settings.c.key == change.key)
         present = connection.execute(sa.select(settings).where(where)).first()
         state = etag(present.revision if present else 0)
@@ -278,7 +280,7 @@ class Store:
         return f"{value:016x}"
 
 
-def _require_text(change: Change) -> None:
+def _require_text(change: StoreEdit) -> None:
     """A text with a NUL, or no text at all, is refused alike by whatever database there is."""
     for text in (change.key, change.author, change.reason):
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from serve.control.fleet import Fleet
-from serve.control.gateway import Gateway
+from serve.control.gateway import GatewayClient
 from serve.control.models import By, Models
 from serve.control.tries.golden_cases import AddedCases, Listed
 from serve.control.tries.messages import archive, unpack
-from serve.control.tries.records import Side, Try
-from serve.control.tries.snippets import Reach, Sent, Snippet, snippets
+from serve.control.tries.records import Try, TrySide
+from serve.control.tries.snippets import GatewayPorts, Sent, Snippet, snippets
 from serve.control.tries.tries import Tries
 from serve.control.tries.versions import TriedVersions
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Conflict, NotFound, Unavailable, VersionNotReady
 from serve.core.replicas import Replica
 from serve.tensors.contracts import Case, Contract
@@ -22,11 +22,11 @@ from serve.tensors.datatypes import BF16
 from serve.tensors.expected_outputs import Tolerance
 from serve.tensors.metadata import Metadata
 
-Judge = Callable[[Replica, Version, Contract], Awaitable[str]]
+Judge = Callable[[Replica, PublishedVersion, Contract], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ContractState:
     """The contract of a version. `replicas`: empty where its answers are right as far as is known,
     else what is wrong there.
     """
@@ -58,7 +58,7 @@ class Witnesses:
     def __repr__(self) -> str:
         return f"<Witnesses of {self._fleet!r}>"
 
-    async def refuses(self, version: Version, case: Case) -> str:
+    async def refuses(self, version: PublishedVersion, case: Case) -> str:
         """Why it does not hold, or empty; `VersionNotReady` when nobody can be asked."""
         asked, why = 0, "no replica is ready"
         for name in self._models.version(version.model, version.number).replicas:
@@ -77,7 +77,7 @@ class Witnesses:
             raise VersionNotReady(version.model, version.number, why)
         return ""
 
-    def results(self, version: Version) -> Mapping[str, str]:
+    def results(self, version: PublishedVersion) -> Mapping[str, str]:
         """By replica that holds it, what was wrong when its contract was run last."""
         found = dict.fromkeys(self._models.version(version.model, version.number).replicas, "")
         for name in self._fleet.observations:
@@ -96,7 +96,7 @@ class TryDesk:
         versions: TriedVersions,
         added: AddedCases,
         witnesses: Witnesses,
-        gateway: Gateway,
+        gateway: GatewayClient,
     ) -> None:
         self.tries = tries
         self.shelf = tries.shelf
@@ -124,7 +124,7 @@ class TryDesk:
         one = await self.shelf.get(identity)
         packed = await self.shelf.inputs(identity, side)
         tensors, datatypes = await asyncio.to_thread(unpack, packed)
-        reach = Reach.through(
+        reach = GatewayPorts.through(
             self._gateway.place,
             admin,
             shows_key=self._gateway.shows_key,
@@ -135,7 +135,7 @@ class TryDesk:
 
     async def save(
         self, identity: str, side: str, name: str, tolerance: Tolerance, by: By
-    ) -> tuple[Version, Listed]:
+    ) -> tuple[PublishedVersion, Listed]:
         """Make a side's answer a golden case of the version that gave it; `Conflict`."""
         one = await self.shelf.get(identity)
         shown = side_of(one, side)
@@ -151,10 +151,10 @@ class TryDesk:
         case = Case(inputs, outputs, name, tolerance, datatypes=unsaid)
         return version, await self._added.add(version, case, by)
 
-    async def contract(self, model: str, number: int) -> Told:
+    async def contract(self, model: str, number: int) -> ContractState:
         """The golden cases of a published version."""
         version = self._versions.published(model, number)
-        return Told(self._witnesses.results(version), await self._added.all(version))
+        return ContractState(self._witnesses.results(version), await self._added.all(version))
 
     async def forget_case(self, model: str, number: int, case: str, by: By) -> None:
         """Take an added case away."""
@@ -169,7 +169,7 @@ class TryDesk:
         return await asyncio.to_thread(archive, tensors), f"{identity}.npz"
 
 
-def side_of(one: Try, side: str) -> Side:
+def side_of(one: Try, side: str) -> TrySide:
     """One side of a try; `NotFound`."""
     for each in one.sides:
         if each.side == side:

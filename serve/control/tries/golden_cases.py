@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from serve.control.added_cases import CONTRACT, Added, added_case, added_of
 from serve.control.artifacts.contents import Contents
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.decisions import Decisions
 from serve.control.models import By
-from serve.control.storage.store import Change, Store
-from serve.control.versions import Version
+from serve.control.storage.store import Store, StoreEdit
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Conflict, NotFound
-from serve.core.versions import File, State
+from serve.core.versions import VersionFile, VersionState
 from serve.tensors.contracts import MOST_BYTES, MOST_CASES, Case, write_contract
 
 
@@ -40,11 +40,11 @@ class AddedCases:
     def __init__(
         self,
         store: Store,
-        storage: Storage,
+        storage: ArtifactStorage,
         *,
         decisions: Callable[[], Decisions],
         reload: Callable[[], Awaitable[None]],
-        refuses: Callable[[Version, Case], Awaitable[str]],
+        refuses: Callable[[PublishedVersion, Case], Awaitable[str]],
         collecting: asyncio.Lock,
         wall: Callable[[], float],
     ) -> None:
@@ -59,7 +59,7 @@ class AddedCases:
     def __repr__(self) -> str:
         return f"<AddedCases in {self._storage!r}>"
 
-    async def all(self, version: Version) -> tuple[Listed, ...]:
+    async def all(self, version: PublishedVersion) -> tuple[Listed, ...]:
         """Every case: those that came with the version, then those that were added."""
         found = []
         if version.has_contract:
@@ -75,7 +75,7 @@ class AddedCases:
             found.append(Listed(one.id, True, one.author, one.at, case))
         return tuple(found)
 
-    async def add(self, version: Version, case: Case, by: By) -> Listed:
+    async def add(self, version: PublishedVersion, case: Case, by: By) -> Listed:
         """Add a case that the version passes right now; the same again is no mistake.
 
         `Conflict` when it does not, or when the version cannot be asked.
@@ -90,7 +90,9 @@ class AddedCases:
             )
         contents = await asyncio.to_thread(write_contract, [case])
         async with self._collecting:
-            files = [File(path, *await self._storage.add_bytes(b)) for path, b in contents.items()]
+            files = [
+                VersionFile(path, *await self._storage.add_bytes(b)) for path, b in contents.items()
+            ]
             digests = "\n".join(sorted(file.sha256 for file in files))
             identity = hashlib.sha256(digests.encode()).hexdigest()[:12]
             added = Added(identity, case.name, by.author, self._wall(), tuple(sorted(files)))
@@ -102,7 +104,7 @@ class AddedCases:
         told = known or added
         return Listed(told.id, True, told.author, told.at, case)
 
-    async def remove(self, version: Version, identity: str, by: By) -> None:
+    async def remove(self, version: PublishedVersion, identity: str, by: By) -> None:
         """Take an added case away; `NotFound`, `Conflict` for one that came with the version."""
         async with self._collecting:
             present = added_of(self._decisions(), version)
@@ -111,7 +113,7 @@ class AddedCases:
                 self._refuse_removal(version, identity)
             await self._write(version, left, by)
 
-    def _refuse_removal(self, version: Version, identity: str) -> None:
+    def _refuse_removal(self, version: PublishedVersion, identity: str) -> None:
         if version.has_contract and identity.isdecimal() and len(identity) < 4:
             raise Conflict(
                 f"case {identity} of version {version.number} of model '{version.model}' "
@@ -123,18 +125,18 @@ class AddedCases:
             f"version {version.number} of model '{version.model}' has no case '{identity[:40]}'"
         )
 
-    def _require_published(self, version: Version) -> None:
-        if version.state is not State.PUBLISHED:
+    def _require_published(self, version: PublishedVersion) -> None:
+        if version.state is not VersionState.PUBLISHED:
             raise Conflict(
                 f"golden cases cannot be added to version {version.number} of model "
                 f"'{version.model}'",
                 why=f"its state is '{version.state.value}', not 'published'",
             )
 
-    async def _write(self, version: Version, cases: tuple[Added, ...], by: By) -> None:
+    async def _write(self, version: PublishedVersion, cases: tuple[Added, ...], by: By) -> None:
         body = {"cases": [one.to_body() for one in cases]} if cases else None
         seen = self._decisions().entry(CONTRACT, version.key).etag
-        change = Change(CONTRACT, version.key, body, by.author, by.reason, by.if_match or seen)
+        change = StoreEdit(CONTRACT, version.key, body, by.author, by.reason, by.if_match or seen)
         await self._store.apply(change)
         await self._reload()
 

@@ -15,7 +15,7 @@ import numpy as np
 from serve.core.errors import NotFound
 from serve.tensors import codec
 from serve.tensors.archive import write_archive
-from serve.tensors.codec import HttpRequest
+from serve.tensors.codec import HttpInferRequest
 from serve.tensors.datatypes import BF16, BYTES, Array, to_json, to_raw
 
 MOST = 64 << 20  # bytes of what is kept of one side of a try
@@ -41,9 +41,9 @@ def unpack(data: bytes) -> tuple[Tensors, Datatypes]:
     return reply.outputs, reply.datatypes
 
 
-def request_of(data: bytes) -> HttpRequest:
+def request_of(data: bytes) -> HttpInferRequest:
     """What is kept, as a request that can be sent."""
-    return HttpRequest(data[_LENGTH.size :], _LENGTH.unpack_from(data)[0])
+    return HttpInferRequest(data[_LENGTH.size :], _LENGTH.unpack_from(data)[0])
 
 
 def why_not_json(tensors: Tensors, datatypes: Datatypes, answered: Datatypes) -> str:

@@ -20,7 +20,7 @@ class InputLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TryFailure:
     """The error of a side, in the form of all errors of this API."""
 
     code: str
@@ -77,7 +77,7 @@ class OutputLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class TrySide:
     """One side. `asked` is the requested version number or label, or empty.
 
     `version` is the version that executed the call, and `by` the reason for this choice. `flavour`
@@ -91,7 +91,7 @@ class Side:
     by: str
     generation: int | None
     flavour: str
-    error: Failure | None
+    error: TryFailure | None
     seconds: float | None
     latency: Latency | None
     outputs: list[OutputLine]
@@ -128,7 +128,7 @@ class Try:
     seed: int
     inputs: list[InputLine]
     notes: list[str]
-    sides: list[Side]
+    sides: list[TrySide]
     difference: dict[str, OutputDifference] | None
 
     def to_json(self) -> dict[str, Any]:
@@ -185,12 +185,12 @@ def _agrees(difference: OutputDifference) -> bool:
     return share == 1
 
 
-def _side(page: Mapping[str, Any]) -> Side:
+def _side(page: Mapping[str, Any]) -> TrySide:
     error, latency = page["error"], page["latency"]
-    return Side(
+    return TrySide(
         **{
             **page,
-            "error": error and Failure(**error),
+            "error": error and TryFailure(**error),
             "latency": latency and Latency(**latency),
             "outputs": [
                 OutputLine(**{**one, "top": [[Top(**each) for each in row] for row in one["top"]]})

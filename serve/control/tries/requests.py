@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from serve.core.errors import Invalid
 from serve.core.names import check_label
-from serve.tensors.input_forms import Form
+from serve.tensors.input_forms import InputForm
 
 EXAMPLE = "example"  # the one form that is not read here: it names inputs that the gateway has
-FORMS = (*(form.value for form in Form), EXAMPLE)
+FORMS = (*(form.value for form in InputForm), EXAMPLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class TryRequest:
     """One try. `a` and `b` are a number, a label, or empty; `b` is None for one side only.
 
     `inputs` are by name, or by an empty one for all that it holds; see `tensors/giving.py`. `batch`

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serve.control.gateway import Answered, Gateway
+from serve.control.gateway import Answered, GatewayClient
 from serve.control.tries.latency import Statistics, counted, latency
 from serve.control.tries.outputs import output_line
-from serve.control.tries.records import Failure, Latency, OutputLine, Side
-from serve.control.tries.requests import Ask
+from serve.control.tries.records import Latency, OutputLine, TryFailure, TrySide
+from serve.control.tries.requests import TryRequest
 from serve.control.tries.versions import TriedVersions
 from serve.core.errors import ServegateError
-from serve.tensors.input_forms import Given, Inputs, read_inputs
+from serve.tensors.input_forms import GivenInput, Inputs, read_inputs
 from serve.tensors.metadata import Metadata
 from serve.tensors.preprocessing import ImageSteps, parse
 
@@ -22,7 +22,7 @@ _PAUSE = 0.02  # seconds between two of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class PreparedSide:
     """What is sent. `candidates` are the versions that may answer; `steps` by input."""
 
     selector: str
@@ -37,7 +37,7 @@ class Sides:
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: GatewayClient,
         versions: TriedVersions,
         *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -50,8 +50,8 @@ class Sides:
         return f"<Sides of {self._gateway!r}>"
 
     async def prepare(
-        self, ask: Ask, selector: str, given: Mapping[str, Given], seed: int
-    ) -> Prepared:
+        self, ask: TryRequest, selector: str, given: Mapping[str, GivenInput], seed: int
+    ) -> PreparedSide:
         """The tensors as this version wants them; `Invalid` for input that does not fit it."""
         metadata = await self._gateway.metadata(ask.model, selector)
         candidates = self._versions.candidates(ask.model, selector)
@@ -68,9 +68,11 @@ class Sides:
         )
         steps = parse(document).inputs if document else {}
         pictures = {name: one for name, one in steps.items() if isinstance(one, ImageSteps)}
-        return Prepared(selector, candidates, metadata, inputs, pictures)
+        return PreparedSide(selector, candidates, metadata, inputs, pictures)
 
-    async def call(self, ask: Ask, side: str, ready: Prepared) -> tuple[Side, Answered | None]:
+    async def call(
+        self, ask: TryRequest, side: str, ready: PreparedSide
+    ) -> tuple[TrySide, Answered | None]:
         """Call it once; an error is the side's own."""
         readings = {number: await self._counted(ask.model, number) for number in ready.candidates}
         try:
@@ -87,12 +89,12 @@ class Sides:
         return await self._side(ask, side, ready, answered, took), answered
 
     async def _side(
-        self, ask: Ask, side: str, ready: Prepared, answered: Answered, took: Latency
-    ) -> Side:
+        self, ask: TryRequest, side: str, ready: PreparedSide, answered: Answered, took: Latency
+    ) -> TrySide:
         number = int(answered.version) if answered.version.isdigit() else None
         labels = self._versions.of(ask.model, number).labels
         lines = await asyncio.to_thread(_lines, ask, ready, answered, labels)
-        return Side(
+        return TrySide(
             side=side,
             asked=ready.selector,
             version=answered.version,
@@ -131,7 +133,7 @@ class Sides:
 
 
 def _lines(
-    ask: Ask, ready: Prepared, answered: Answered, labels: Mapping[str, Sequence[str]]
+    ask: TryRequest, ready: PreparedSide, answered: Answered, labels: Mapping[str, Sequence[str]]
 ) -> list[OutputLine]:
     return [
         output_line(
@@ -146,7 +148,7 @@ def _lines(
     ]
 
 
-def failed(side: str, asked: str, error: ServegateError) -> Side:
+def failed(side: str, asked: str, error: ServegateError) -> TrySide:
     """A side that has no answer."""
-    told = Failure(error.code, error.what, error.why, error.try_this)
-    return Side(side, asked, "", "", None, "", told, None, None, [])
+    told = TryFailure(error.code, error.what, error.why, error.try_this)
+    return TrySide(side, asked, "", "", None, "", told, None, None, [])

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from serve.control.gateway import GRPC, Place
+from serve.control.gateway import GRPC, GatewayAddress
 from serve.control.tries.messages import (
     Datatypes,
     Tensors,
@@ -22,7 +22,7 @@ from serve.control.tries.messages import (
     request_of,
     why_not_json,
 )
-from serve.control.tries.records import Side, Try
+from serve.control.tries.records import Try, TrySide
 from serve.tensors.codec import HEAD_LENGTH_HEADER
 from serve.tensors.datatypes import BYTES, Array, numpy_dtype
 from serve.wire.data_answers import model_path
@@ -43,24 +43,24 @@ class Snippet:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class GatewayPorts:
     """How those who read a snippet reach the gateway: its ports, and the URL of the admin API.
 
     `shows_key` and `admin_shows_key` say whether a key is needed there.
     """
 
-    place: Place
+    place: GatewayAddress
     admin: str
     shows_key: bool
     admin_shows_key: bool
 
     @classmethod
     def through(
-        cls, place: Place, admin: str, *, shows_key: bool, admin_shows_key: bool
-    ) -> "Reach":
+        cls, place: GatewayAddress, admin: str, *, shows_key: bool, admin_shows_key: bool
+    ) -> "GatewayPorts":
         """By the name under which the admin API was reached, for ports of this machine itself."""
         host = urlsplit(admin).hostname or ""
-        moved = Place(
+        moved = GatewayAddress(
             _elsewhere(place.http_url, host), _elsewhere(place.grpc_target, host), place.metrics_url
         )
         return cls(moved, admin.rstrip("/"), shows_key, admin_shows_key)
@@ -75,7 +75,7 @@ class Sent:
     packed: bytes
 
 
-def snippets(one: Try, side: Side, sent: Sent, reach: Reach) -> list[Snippet]:
+def snippets(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> list[Snippet]:
     """All of them, for one side of a try."""
     via = "gRPC" if one.via == GRPC else "HTTP"
     return [
@@ -85,7 +85,7 @@ def snippets(one: Try, side: Side, sent: Sent, reach: Reach) -> list[Snippet]:
     ]
 
 
-def _curl(one: Try, side: Side, sent: Sent, reach: Reach) -> str:
+def _curl(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> str:
     url = f"{reach.place.http_url.rstrip('/')}{model_path(one.model, side.asked)}/infer"
     words = [_CURL, shlex.quote(url), *([_KEY] if reach.shows_key else [])]
     answered = {line.name: line.datatype for line in side.outputs}
@@ -102,7 +102,7 @@ def _curl(one: Try, side: Side, sent: Sent, reach: Reach) -> str:
     return _fetched(one, side, reach, "request.json", [*words, "--data-binary @-"])
 
 
-def _grpcurl(one: Try, side: Side, sent: Sent, reach: Reach) -> str:
+def _grpcurl(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> str:
     target = reach.place.grpc_target
     is_secure = target.startswith("https://")
     words = ["grpcurl", *([] if is_secure else ["-plaintext"])]
@@ -114,7 +114,7 @@ def _grpcurl(one: Try, side: Side, sent: Sent, reach: Reach) -> str:
     return _fetched(one, side, reach, "request.json", [*words, "-d @", *last], via="&via=grpc")
 
 
-def _python(one: Try, side: Side, sent: Sent, reach: Reach) -> str:
+def _python(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> str:
     is_grpc = one.via == GRPC
     target = reach.place.grpc_target if is_grpc else reach.place.http_url
     arrays = {name: _literal(array, sent.datatypes[name]) for name, array in sent.tensors.items()}
@@ -174,7 +174,7 @@ def _inline(made: Any, sent: Sent) -> str:
 
 
 def _fetched(
-    one: Try, side: Side, reach: Reach, what: str, words: Sequence[str], *, via: str = ""
+    one: Try, side: TrySide, reach: GatewayPorts, what: str, words: Sequence[str], *, via: str = ""
 ) -> str:
     """A command that is given on its standard input what the admin API has."""
     key = [_KEY] if reach.admin_shows_key else []
@@ -182,7 +182,7 @@ def _fetched(
     return " ".join([_CURL, *key, url]) + " |\n  " + " \\\n  ".join(words)
 
 
-def _try_url(one: Try, reach: Reach) -> str:
+def _try_url(one: Try, reach: GatewayPorts) -> str:
     return f"{reach.admin}/api/tries/{one.id}"
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from serve.control.artifacts.objects import Objects
-from serve.control.shelves import Shelf
+from serve.control.shelves import StorageShelf
 from serve.control.tries.messages import Datatypes, Tensors, not_kept, unpack
 from serve.control.tries.records import Try, TryLine, line_of
 from serve.core.errors import NotFound
@@ -27,7 +27,7 @@ _ID = re.compile(r"^[0-9a-f]{12,40}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TryFiles:
     """The bytes beside a try. `inputs` and `outputs` by side, packed; pictures by side and input.
 
     `given` is what people gave and how they call it.
@@ -43,12 +43,12 @@ class TryShelf:
     """The tries in one storage; the newest `KEPT` stay. Ids are in the order of time."""
 
     def __init__(self, objects: Objects) -> None:
-        self._shelf = Shelf(objects, _FOLDER, kept=KEPT)
+        self._shelf = StorageShelf(objects, _FOLDER, kept=KEPT)
 
     def __repr__(self) -> str:
         return f"<TryShelf on {self._shelf!r}>"
 
-    async def keep(self, one: Try, parts: Parts) -> None:
+    async def keep(self, one: Try, parts: TryFiles) -> None:
         """Write all of it."""
         put = self._shelf.put
         for side, data in parts.inputs.items():

@@ -17,19 +17,19 @@ from serve.control.tries.examples import Examples
 from serve.control.tries.messages import Datatypes, Tensors, pack
 from serve.control.tries.outputs import differences
 from serve.control.tries.picture import png
-from serve.control.tries.records import InputLine, OutputDifference, Side, Try
-from serve.control.tries.requests import EXAMPLE, Ask, Offered
-from serve.control.tries.sides import Prepared, Sides, failed
-from serve.control.tries.storage import Parts, TryShelf
+from serve.control.tries.records import InputLine, OutputDifference, Try, TrySide
+from serve.control.tries.requests import EXAMPLE, Offered, TryRequest
+from serve.control.tries.sides import PreparedSide, Sides, failed
+from serve.control.tries.storage import TryFiles, TryShelf
 from serve.core.errors import Invalid, ServegateError
 from serve.tensors.archive import write_archive
 from serve.tensors.contracts import MOST_BYTES
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 
 SIDES = ("a", "b")
 _AT_ONCE = 4  # tries that are under way at one moment
-_SUFFIXES = {Form.TEXT: "txt", Form.IMAGE: "png"}  # the others are called like their form
-Ready = Prepared | ServegateError
+_SUFFIXES = {InputForm.TEXT: "txt", InputForm.IMAGE: "png"}  # the others are called like their form
+Ready = PreparedSide | ServegateError
 
 
 class Tries:
@@ -54,7 +54,7 @@ class Tries:
     def __repr__(self) -> str:
         return f"<Tries {self.shelf!r}>"
 
-    async def make(self, ask: Ask, author: str) -> Try:
+    async def make(self, ask: TryRequest, author: str) -> Try:
         """Call every side once, and keep what comes.
 
         `Invalid` when the input does not fit side A; whatever else fails is a side's own error.
@@ -75,7 +75,9 @@ class Tries:
         await self.shelf.keep(one, parts)
         return one
 
-    async def _prepared(self, ask: Ask, side: str, given: Mapping[str, Given], seed: int) -> Ready:
+    async def _prepared(
+        self, ask: TryRequest, side: str, given: Mapping[str, GivenInput], seed: int
+    ) -> Ready:
         try:
             return await self._sides.prepare(ask, _selector(ask, side), given, seed)
         except ServegateError as error:
@@ -83,33 +85,37 @@ class Tries:
                 raise
             return error
 
-    async def _called(self, ask: Ask, side: str, ready: Ready) -> tuple[Side, Answered | None]:
+    async def _called(
+        self, ask: TryRequest, side: str, ready: Ready
+    ) -> tuple[TrySide, Answered | None]:
         if isinstance(ready, ServegateError):
             return failed(side, _selector(ask, side), ready), None
         return await self._sides.call(ask, side, ready)
 
-    async def _given(self, model: str, offered: Offered) -> Given:
+    async def _given(self, model: str, offered: Offered) -> GivenInput:
         """What was offered, in a form that is read; an example is an archive of its inputs."""
         if offered.form != EXAMPLE:
-            return Given(Form(offered.form), offered.data, offered.name)
+            return GivenInput(InputForm(offered.form), offered.data, offered.name)
         case = await self.examples.case(model, offered.name)
         data = await asyncio.to_thread(write_archive, case.inputs, most=MOST_BYTES)
-        return Given(Form.NPZ, data, f"example {offered.name}")
+        return GivenInput(InputForm.NPZ, data, f"example {offered.name}")
 
     def _record(
         self,
-        ask: Ask,
+        ask: TryRequest,
         author: str,
         seed: int,
         ready: Sequence[Ready],
-        called: Sequence[tuple[Side, Answered | None]],
-        given: Given | None,
-    ) -> tuple[Try, Parts]:
+        called: Sequence[tuple[TrySide, Answered | None]],
+        given: GivenInput | None,
+    ) -> tuple[Try, TryFiles]:
         """What is told, and what is kept beside it."""
         at = self._wall()
         identity = f"{int(at * 1000):012x}{self._draw()}"
         prepared = {
-            side: one for side, one in zip(SIDES, ready, strict=False) if isinstance(one, Prepared)
+            side: one
+            for side, one in zip(SIDES, ready, strict=False)
+            if isinstance(one, PreparedSide)
         }
         answers = {side.side: answered for side, answered in called if answered is not None}
         distinct = _distinct(prepared)
@@ -129,7 +135,7 @@ class Tries:
         sent = {side: (o.inputs.tensors, o.inputs.datatypes) for side, o in distinct.items()}
         got = {side: (one.outputs, one.datatypes) for side, one in answers.items()}
         kept = None if given is None else (given.data, _file_name(given, identity))
-        return told, Parts(_packed(sent), _packed(got), pictures, kept)
+        return told, TryFiles(_packed(sent), _packed(got), pictures, kept)
 
 
 def _packed(by_side: Mapping[str, tuple[Tensors, Datatypes]]) -> Mapping[str, bytes]:
@@ -138,7 +144,7 @@ def _packed(by_side: Mapping[str, tuple[Tensors, Datatypes]]) -> Mapping[str, by
     return {side: data for side, data in packed.items() if data is not None}
 
 
-def _pictures(distinct: Mapping[str, Prepared]) -> Mapping[tuple[str, str], bytes]:
+def _pictures(distinct: Mapping[str, PreparedSide]) -> Mapping[tuple[str, str], bytes]:
     """The inputs that are pictures, as files, by side and name."""
     return {
         (side, name): drawn
@@ -148,22 +154,22 @@ def _pictures(distinct: Mapping[str, Prepared]) -> Mapping[tuple[str, str], byte
     }
 
 
-def _selector(ask: Ask, side: str) -> str:
+def _selector(ask: TryRequest, side: str) -> str:
     return ask.selectors[SIDES.index(side)]
 
 
-def _only(given: Mapping[str, Given]) -> Given | None:
+def _only(given: Mapping[str, GivenInput]) -> GivenInput | None:
     """What people gave, if that was one thing with bytes of its own."""
     found = [one for one in given.values() if one.data]
     return found[0] if len(found) == len(given) == 1 else None
 
 
-def _file_name(given: Given, identity: str) -> str:
+def _file_name(given: GivenInput, identity: str) -> str:
     suffix = _SUFFIXES.get(given.form, given.form.value)
     return given.name if "." in given.name else f"{identity}.{suffix}"
 
 
-def _distinct(prepared: Mapping[str, Prepared]) -> Mapping[str, Prepared]:
+def _distinct(prepared: Mapping[str, PreparedSide]) -> Mapping[str, PreparedSide]:
     """Without the side that is sent the very same tensors as the other."""
     if len(prepared) < 2:
         return prepared
@@ -176,7 +182,7 @@ def _distinct(prepared: Mapping[str, Prepared]) -> Mapping[str, Prepared]:
 
 
 def _input_lines(
-    ask: Ask, distinct: Mapping[str, Prepared], pictures: Mapping[tuple[str, str], bytes]
+    ask: TryRequest, distinct: Mapping[str, PreparedSide], pictures: Mapping[tuple[str, str], bytes]
 ) -> list[InputLine]:
     """The inputs of the first side that has some."""
     for side, one in distinct.items():
@@ -194,7 +200,7 @@ def _input_lines(
     return []
 
 
-def _notes(prepared: Mapping[str, Prepared], distinct: Mapping[str, Prepared]) -> list[str]:
+def _notes(prepared: Mapping[str, PreparedSide], distinct: Mapping[str, PreparedSide]) -> list[str]:
     notes = [note for one in prepared.values() for note in one.inputs.notes]
     if len(distinct) > 1:
         notes.append(
@@ -204,7 +210,7 @@ def _notes(prepared: Mapping[str, Prepared], distinct: Mapping[str, Prepared]) -
 
 
 def _difference(
-    prepared: Mapping[str, Prepared], answers: Mapping[str, Answered]
+    prepared: Mapping[str, PreparedSide], answers: Mapping[str, Answered]
 ) -> dict[str, OutputDifference] | None:
     if len(answers) < len(SIDES):
         return None

@@ -1,9 +1,9 @@
 """What is recorded with the versions that people try: preprocessing, label texts, golden cases."""
 
 from serve.control.models import Models
-from serve.control.recorded import Recorded, recorded_of
+from serve.control.recorded import RecordedDocuments, recorded_of
 from serve.control.tries.golden_cases import AddedCases, Listed
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Conflict, ServegateError, UnknownVersion
 
 _MOST = 8  # versions among which a call without one may be divided
@@ -34,12 +34,12 @@ class TriedVersions:
         shares = sorted(split.shares, key=lambda share: -share[1]) if split else ()
         return tuple(number for number, _ in shares)[:_MOST]
 
-    def of(self, model: str, number: int | None) -> Recorded:
+    def of(self, model: str, number: int | None) -> RecordedDocuments:
         """What is recorded with a version; nothing for one that nobody knows."""
         try:
             return recorded_of(self._models, model, number)
         except UnknownVersion:
-            return Recorded()
+            return RecordedDocuments()
 
     def flavour(self, model: str, number: int) -> str:
         """In which form the replicas hold a version; several with commas, empty for one only."""
@@ -49,7 +49,7 @@ class TriedVersions:
             return ""
         return ", ".join(sorted(set(forms.values())))
 
-    def published(self, model: str, number: int) -> Version:
+    def published(self, model: str, number: int) -> PublishedVersion:
         """The record of a version that was pushed; `Conflict` for one in a plain folder."""
         self._models.version(model, number)
         found = self._version(model, number)
@@ -73,5 +73,5 @@ class TriedVersions:
         numbers = [one.number for one in self._models.get(model).versions]
         return main if main is not None else max(numbers, default=None)
 
-    def _version(self, model: str, number: int | None) -> Version | None:
+    def _version(self, model: str, number: int | None) -> PublishedVersion | None:
         return self._models.decisions.versions.get(model, {}).get(number or 0)

@@ -15,10 +15,10 @@ from stat import S_ISREG
 from typing import Any, ParamSpec, TypeVar
 
 from serve.control.artifacts.durable import Disk, telling
-from serve.control.artifacts.storage import Storage
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.uploads.staged_file import Staging
 from serve.core.errors import DigestMismatch, WrongOffset
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.processes.failpoints import reach
 
 P = ParamSpec("P")
@@ -27,10 +27,10 @@ _QUESTIONS = 32  # that the storage is asked at one time
 _THREADS = 4
 
 
-class Arrivals:
+class IncomingBlobs:
     """All blobs that are on their way. One process at a time may have the folder."""
 
-    def __init__(self, folder: Path, storage: Storage, *, disk: Disk) -> None:
+    def __init__(self, folder: Path, storage: ArtifactStorage, *, disk: Disk) -> None:
         with telling("the staging folder"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
@@ -42,14 +42,14 @@ class Arrivals:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="arrivals")
 
     def __repr__(self) -> str:
-        return f"<Arrivals {list(self._staged.values())}>"
+        return f"<IncomingBlobs {list(self._staged.values())}>"
 
-    async def has(self, file: File) -> bool:
+    async def has(self, file: VersionFile) -> bool:
         """Whether the storage has the blob."""
         async with self._asking:
             return await self._storage.has(file.sha256, file.size)
 
-    async def offset(self, file: File) -> int | None:
+    async def offset(self, file: VersionFile) -> int | None:
         """Where the blob goes on; None when the storage has it.
 
         One of which every byte was staged before a crash is verified and stored first.
@@ -65,7 +65,7 @@ class Arrivals:
             return 0
         return None
 
-    async def append(self, file: File, offset: int, pieces: AsyncIterator[bytes]) -> int:
+    async def append(self, file: VersionFile, offset: int, pieces: AsyncIterator[bytes]) -> int:
         """Take bytes of a blob; see `Uploads.append`."""
         if not await self.in_thread(self._staged_bytes, file) and await self.has(file):
             if offset != file.size:
@@ -81,7 +81,7 @@ class Arrivals:
             await self._finish(file)
         return offset
 
-    async def drop(self, file: File) -> None:
+    async def drop(self, file: VersionFile) -> None:
         """Forget what has come of a blob; who is sending it now is told to start anew."""
         staging = self._staged.pop(_name(file), None)
         if staging is None:
@@ -89,7 +89,7 @@ class Arrivals:
         else:
             await self.in_thread(staging.close)
 
-    async def sweep(self, needed: Iterable[File]) -> int:
+    async def sweep(self, needed: Iterable[VersionFile]) -> int:
         """Drop the staging files of blobs that nobody needs; gives how many."""
         return await self.in_thread(self._sweep, frozenset(map(_name, needed)))
 
@@ -98,21 +98,21 @@ class Arrivals:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(work, *args, **more))
 
-    async def _staging(self, file: File) -> Staging:
+    async def _staging(self, file: VersionFile) -> Staging:
         if staging := self._staged.get(_name(file)):
             return staging
         return await self._once(f"load {_name(file)}", lambda: self._load(file))
 
-    async def _load(self, file: File) -> Staging:
+    async def _load(self, file: VersionFile) -> Staging:
         staging = Staging(self._path(file), file, disk=self._disk)
         await self.in_thread(staging.load)
         self._staged[_name(file)] = staging
         return staging
 
-    async def _finish(self, file: File) -> None:
+    async def _finish(self, file: VersionFile) -> None:
         await self._once(f"finish {_name(file)}", lambda: self._store(file))
 
-    async def _store(self, file: File) -> None:
+    async def _store(self, file: VersionFile) -> None:
         """Verify a blob of which every byte is staged, and move it into the storage."""
         staging = await self._staging(file)
         if staging.offset < file.size:
@@ -136,7 +136,7 @@ class Arrivals:
             task.add_done_callback(lambda _: self._running.pop(name, None))
         return await asyncio.shield(task)
 
-    def _staged_bytes(self, file: File) -> int:
+    def _staged_bytes(self, file: VersionFile) -> int:
         if staging := self._staged.get(_name(file)):
             return staging.offset
         with telling("a staging file"):
@@ -153,11 +153,11 @@ class Arrivals:
                 path.unlink(missing_ok=True)
         return len(orphans)
 
-    def _path(self, file: File) -> Path:
+    def _path(self, file: VersionFile) -> Path:
         return self._folder / _name(file)
 
 
-def _name(file: File) -> str:
+def _name(file: VersionFile) -> str:
     return f"{file.sha256}-{file.size}"
 
 

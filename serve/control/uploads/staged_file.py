@@ -13,7 +13,7 @@ from pathlib import Path
 
 from serve.control.artifacts.durable import Disk, create, telling
 from serve.core.errors import DigestMismatch, Invalid, WrongOffset
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.processes.failpoints import reach
 
 _PIECE = 1 << 20  # bytes
@@ -26,7 +26,7 @@ class Staging:
     There is at most one that is not closed for a path.
     """
 
-    def __init__(self, path: Path, file: File, *, disk: Disk) -> None:
+    def __init__(self, path: Path, file: VersionFile, *, disk: Disk) -> None:
         self.path = path
         self.offset = 0
         self.is_closed = False

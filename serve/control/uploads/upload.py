@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from serve.core.names import check_model_name
-from serve.core.versions import File, check_files, content_digest
+from serve.core.versions import VersionFile, check_files, content_digest
 
 
-class Kind(StrEnum):
+class UploadKind(StrEnum):
     """What an upload is to become."""
 
     VERSION = "version"
@@ -34,16 +34,16 @@ class Upload:
 
     id: str
     model: str
-    files: tuple[File, ...]
+    files: tuple[VersionFile, ...]
     content: str
     author: str
     begun: float
-    kind: Kind = Kind.VERSION
+    kind: UploadKind = UploadKind.VERSION
 
     @property
-    def blobs(self) -> tuple[File, ...]:
+    def blobs(self) -> tuple[VersionFile, ...]:
         """One file for each blob, in the order of their paths."""
-        first: dict[str, File] = {}
+        first: dict[str, VersionFile] = {}
         for file in self.files:
             first.setdefault(file.sha256, file)
         return tuple(first.values())
@@ -63,26 +63,26 @@ class Upload:
     def from_bytes(cls, data: bytes) -> "Upload":
         """Read what `to_bytes` gave; KeyError, TypeError, ValueError or Invalid otherwise."""
         page = json.loads(data)
-        files = [File(file["path"], file["size"], file["sha256"]) for file in page["files"]]
-        kind = Kind(page.get("kind", Kind.VERSION))  # which older records do not have
+        files = [VersionFile(file["path"], file["size"], file["sha256"]) for file in page["files"]]
+        kind = UploadKind(page.get("kind", UploadKind.VERSION))  # which older records do not have
         return cls.of(page["model"], files, page["author"], float(page["begun"]), kind)
 
     @classmethod
     def of(
         cls,
         model: str,
-        files: Sequence[File],
+        files: Sequence[VersionFile],
         author: str,
         begun: float,
-        kind: Kind = Kind.VERSION,
+        kind: UploadKind = UploadKind.VERSION,
     ) -> "Upload":
         """The upload of these files, checked; `Invalid`."""
         checked = check_files(files)
         lines = [check_model_name(model), *(f"{f.path} {f.size} {f.sha256}" for f in checked)]
-        if kind is Kind.SOURCE:
+        if kind is UploadKind.SOURCE:
             lines.insert(0, str(kind))  # the same files may be a version's, too
         identity = _digest(lines)[:32]
-        content = _digest(lines[2:]) if kind is Kind.SOURCE else content_digest(checked)
+        content = _digest(lines[2:]) if kind is UploadKind.SOURCE else content_digest(checked)
         return cls(identity, model, checked, content, author, begun, kind)
 
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from serve.control.artifacts.durable import Disk, telling
-from serve.control.artifacts.storage import Storage
-from serve.control.uploads.arrivals import Arrivals
-from serve.control.uploads.upload import Kind, Upload
+from serve.control.artifacts.storage import ArtifactStorage
+from serve.control.uploads.arrivals import IncomingBlobs
+from serve.control.uploads.upload import Upload, UploadKind
 from serve.core.errors import Conflict, DigestMismatch, Invalid, NoSpace, NotFound, UnknownUpload
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.processes.failpoints import reach
 
 _log = logging.getLogger("servegate.uploads")
@@ -40,7 +40,7 @@ class UploadLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class IncompleteBlob:
     """A blob that is not there yet: its size, and where it goes on."""
 
     sha256: str
@@ -54,7 +54,7 @@ class Uploads:
     def __init__(
         self,
         folder: Path,
-        storage: Storage,
+        storage: ArtifactStorage,
         *,
         limits: UploadLimits | None = None,
         wall: Callable[[], float] = time.time,
@@ -65,7 +65,7 @@ class Uploads:
             self._records.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._disk = disk or Disk()
         self._storage = storage
-        self._arrivals = Arrivals(folder / "staging", storage, disk=self._disk)
+        self._arrivals = IncomingBlobs(folder / "staging", storage, disk=self._disk)
         self._limits = limits or UploadLimits()
         self._wall = wall
         self._uploads = _read_records(self._records)
@@ -75,7 +75,11 @@ class Uploads:
         return f"<Uploads {len(self._uploads)} unfinished>"
 
     async def begin(
-        self, model: str, files: Sequence[File], author: str, kind: Kind = Kind.VERSION
+        self,
+        model: str,
+        files: Sequence[VersionFile],
+        author: str,
+        kind: UploadKind = UploadKind.VERSION,
     ) -> Upload:
         """Begin an upload, or go on with the one of the same model, files and kind.
 
@@ -104,7 +108,7 @@ class Uploads:
         """Every unfinished upload, the oldest first."""
         return tuple(sorted(self._uploads.values(), key=lambda one: (one.begun, one.id)))
 
-    async def missing(self, identity: str) -> tuple[Missing, ...]:
+    async def missing(self, identity: str) -> tuple[IncompleteBlob, ...]:
         """The blobs that are still to be sent, in the order of their paths.
 
         One of which an earlier process had every byte is verified and stored first.
@@ -112,7 +116,7 @@ class Uploads:
         blobs = self.get(identity).blobs
         offsets = await asyncio.gather(*map(self._arrivals.offset, blobs))
         return tuple(
-            Missing(file.sha256, file.size, offset)
+            IncompleteBlob(file.sha256, file.size, offset)
             for file, offset in zip(blobs, offsets, strict=True)
             if offset is not None
         )
@@ -123,7 +127,7 @@ class Uploads:
         offset = await self._arrivals.offset(file)
         return file.size if offset is None else offset
 
-    def blob(self, identity: str, sha256: str) -> File:
+    def blob(self, identity: str, sha256: str) -> VersionFile:
         """The first file of an upload that has this digest; `UnknownUpload`, `NotFound`."""
         for file in self.get(identity).blobs:
             if file.sha256 == sha256:
@@ -195,7 +199,7 @@ class Uploads:
         if sum(file.size for file in blobs.values()) > self._limits.quota:
             await self._require_quota(tuple(blobs.values()))
 
-    async def _require_quota(self, blobs: Sequence[File]) -> None:
+    async def _require_quota(self, blobs: Sequence[VersionFile]) -> None:
         present = await asyncio.gather(*map(self._arrivals.has, blobs))
         absent = sum(
             file.size for file, is_there in zip(blobs, present, strict=True) if not is_there
@@ -215,7 +219,7 @@ class Uploads:
                     raise DigestMismatch(f"the SHA-256 of the empty file '{file.path}' is wrong")
                 await self._storage.add_bytes(b"")
 
-    def _needed(self) -> Iterator[File]:
+    def _needed(self) -> Iterator[VersionFile]:
         return (file for one in self._uploads.values() for file in one.blobs)
 
     def _write_record(self, upload: Upload) -> None:

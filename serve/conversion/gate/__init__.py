@@ -3,15 +3,15 @@
 from serve.conversion.gate.calibration import Division, divide
 from serve.conversion.gate.input_search import Runner
 from serve.conversion.gate.probes import calibration
-from serve.conversion.gate.samples import Labelled, Samples, read_labelled, read_samples
-from serve.conversion.gate.verdict import Verdict, run_gate
+from serve.conversion.gate.samples import InputSamples, Labelled, read_labelled, read_samples
+from serve.conversion.gate.verdict import GateVerdict, run_gate
 
 __all__ = [
     "Division",
+    "GateVerdict",
+    "InputSamples",
     "Labelled",
     "Runner",
-    "Samples",
-    "Verdict",
     "calibration",
     "divide",
     "read_labelled",

@@ -10,16 +10,18 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from serve.conversion.gate.input_search import Runner, ask
-from serve.conversion.gate.probes import Probe
+from serve.conversion.gate.probes import GateProbe
 from serve.conversion.request import Precision
 from serve.tensors.datatypes import Array
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 FACT = "arithmetic"
 _SHARE = 1e-2  # by which inputs are changed to see that the answer depends on them
 
 
-def arithmetic_of(source: Runner, signature: Signature, probes: Iterable[Probe]) -> Precision:
+def arithmetic_of(
+    source: Runner, signature: ModelSignature, probes: Iterable[GateProbe]
+) -> Precision:
     """FP16 or FP32."""
     if FACT in signature.facts:
         is_half = signature.facts[FACT] == Precision.FP16

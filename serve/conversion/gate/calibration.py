@@ -22,7 +22,7 @@ from math import ceil
 import numpy as np
 
 from serve.conversion.gate.input_search import Runner, ask
-from serve.conversion.gate.samples import Labelled, Samples
+from serve.conversion.gate.samples import InputSamples, Labelled
 from serve.tensors.datatypes import Array
 
 HELD_BACK = 0.2  # of the samples
@@ -36,8 +36,8 @@ _ROWS = 32  # of one call
 class Division:
     """The samples, divided. `lacks`: why no rows judge that have not calibrated; else empty."""
 
-    calibrating: Samples | None
-    judging: Samples | None
+    calibrating: InputSamples | None
+    judging: InputSamples | None
     is_labelled: bool = False
     lacks: str = ""
 
@@ -52,7 +52,7 @@ class Division:
         return f"calibrated with {by}, verified with {' and '.join(judges) or 'the same rows'}"
 
 
-def divide(samples: Samples | None, labelled: Labelled | None, seed: int) -> Division:
+def divide(samples: InputSamples | None, labelled: Labelled | None, seed: int) -> Division:
     """Hold samples back for the verdict where there are enough of them."""
     rows = labelled.samples.count if labelled else 0
     if samples is not None and samples.count >= FEWEST:
@@ -86,7 +86,7 @@ def narrow(calibrating: Iterable[Mapping[str, Array]]) -> str:
 
 
 def same_winner(
-    source: Runner, judging: Sequence[Samples], generated: Iterable[Mapping[str, Array]]
+    source: Runner, judging: Sequence[InputSamples], generated: Iterable[Mapping[str, Array]]
 ) -> str:
     """Why the answers to these rows show little: their highest score is always at one place."""
     seen, rows = _winners(source, (call for one in judging for call in one.calls(_ROWS)))

@@ -7,16 +7,16 @@ import numpy as np
 from serve.conversion.faults import failed
 from serve.conversion.gate.input_search import Runner, ask
 from serve.conversion.gate.output_survey import Survey
-from serve.conversion.gate.probes import Probe
+from serve.conversion.gate.probes import GateProbe
 from serve.conversion.gate.rules import Norm, gap, root_mean_square
-from serve.conversion.report import Step, StepResult
+from serve.conversion.report import GateStep, StepResult
 from serve.tensors.datatypes import Array
 
 LEAST = 1e-5  # of an output's size; threads that add in another order stay below
 
 
 def determinism(
-    source: Runner, typical: Sequence[Probe], spare: Sequence[Probe] = ()
+    source: Runner, typical: Sequence[GateProbe], spare: Sequence[GateProbe] = ()
 ) -> tuple[StepResult, Mapping[str, Norm]]:
     """Ask everything twice, and the first inputs once more after all others.
 
@@ -24,7 +24,7 @@ def determinism(
     names the output. The user's samples must be taken: else `samples_invalid`.
     """
     survey, asked, same = Survey(), 0, True
-    first: tuple[Probe, Mapping[str, Array]] | None = None
+    first: tuple[GateProbe, Mapping[str, Array]] | None = None
     for number, probe in enumerate((*typical, *spare)):
         if first is not None and number >= len(typical):
             break
@@ -45,10 +45,10 @@ def determinism(
     said = "bit for bit" if same else "within rounding"
     summary = f"two runs of the source agree {said}"
     facts = {"inputs": asked, "identical": same}
-    return StepResult(Step.DETERMINISM, True, summary, facts=facts), survey.norms()
+    return StepResult(GateStep.DETERMINISM, True, summary, facts=facts), survey.norms()
 
 
-def answer_of(source: Runner, probe: Probe) -> Mapping[str, Array] | None:
+def answer_of(source: Runner, probe: GateProbe) -> Mapping[str, Array] | None:
     """What the source says; None where it does not take a generated input."""
     answer, trouble = ask(source, probe.inputs)
     if answer is None and probe.is_users:
@@ -57,7 +57,7 @@ def answer_of(source: Runner, probe: Probe) -> Mapping[str, Array] | None:
     return answer
 
 
-def _compare(a: Mapping[str, Array], b: Mapping[str, Array], probe: Probe) -> bool:
+def _compare(a: Mapping[str, Array], b: Mapping[str, Array], probe: GateProbe) -> bool:
     """Whether both are the same to the bit; raises where they differ by more than rounding."""
     same = True
     for name, one in a.items():
@@ -75,7 +75,7 @@ def _compare(a: Mapping[str, Array], b: Mapping[str, Array], probe: Probe) -> bo
     return same
 
 
-def _differs(name: str, probe: Probe, what: str) -> Exception:
+def _differs(name: str, probe: GateProbe, what: str) -> Exception:
     return failed(
         "not_deterministic", f"in two runs with the same input ({probe.label}), '{name}' {what}"
     )

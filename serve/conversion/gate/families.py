@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from serve.tensors.datatypes import BYTES, Array, Shape, numpy_dtype
-from serve.tensors.signature import TensorSpec
+from serve.tensors.signature import ModelTensor
 
 ORDINARY = ("normal", "uniform", "pixels")
 CALIBRATING = ("normal", "uniform")  # also the values for models of a coarse precision
@@ -36,7 +36,7 @@ _SMALL_ID = 99
 
 
 def values(
-    spec: TensorSpec,
+    spec: ModelTensor,
     shape: Shape,
     family: str,
     rng: np.random.Generator,

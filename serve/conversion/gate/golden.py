@@ -12,17 +12,17 @@ from types import MappingProxyType
 import numpy as np
 
 from serve.conversion.gate.families import CALIBRATING
-from serve.conversion.gate.input_search import Reach, Runner, ask, inputs_for
+from serve.conversion.gate.input_search import Runner, SourceRange, ask, inputs_for
 from serve.conversion.gate.interface import channels_first
-from serve.conversion.gate.rules import NO_NORM, Norm, Rule, gap, tolerance_of
-from serve.conversion.gate.samples import Samples
+from serve.conversion.gate.rules import NO_NORM, Norm, PrecisionRule, gap, tolerance_of
+from serve.conversion.gate.samples import InputSamples
 from serve.conversion.gate.shapes import Size
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 from serve.core.errors import Invalid
 from serve.tensors.contracts import MOST_BYTES, Case, judge, write_contract
 from serve.tensors.datatypes import BF16, Array
 from serve.tensors.expected_outputs import Tolerance
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 ZEROS = "zeros"  # the name of the last case
 _MOST = MOST_BYTES // 2  # bytes in memory of all cases
@@ -32,13 +32,13 @@ _AT_LEAST = 2.0  # times what the converted model is off
 def cases(
     source: Runner,
     converted: Runner,
-    signature: Signature,
+    signature: ModelSignature,
     *,
-    reach: Reach,
+    reach: SourceRange,
     norms: Mapping[str, Norm],
-    request: Request,
-    rule: Rule,
-    samples: Sequence[Samples],
+    request: ConversionRequest,
+    rule: PrecisionRule,
+    samples: Sequence[InputSamples],
     is_batched: bool,
 ) -> tuple[Case, ...]:
     """`request.golden` cases of one row each, the user's samples first, and one of zeros.
@@ -76,7 +76,10 @@ def on_the_wire(tensors: Mapping[str, Array], *, is_batched: bool) -> Mapping[st
 
 
 def _inputs(
-    signature: Signature, reach: Reach, request: Request, samples: Sequence[Samples]
+    signature: ModelSignature,
+    reach: SourceRange,
+    request: ConversionRequest,
+    samples: Sequence[InputSamples],
 ) -> Iterator[tuple[str, Mapping[str, Array]]]:
     for one in samples:
         for place in range(min(one.count, request.golden)):
@@ -97,8 +100,8 @@ class _Maker:
     source: Runner
     converted: Runner
     norms: Mapping[str, Norm]
-    request: Request
-    rule: Rule
+    request: ConversionRequest
+    rule: PrecisionRule
     is_batched: bool
     datatypes: Mapping[str, str]  # of inputs that numpy does not tell
 

@@ -15,7 +15,7 @@ from serve.conversion.faults import failed, lacks_memory
 from serve.conversion.gate.families import NUMERALS, WORDS, values
 from serve.conversion.gate.shapes import Size, has_free_rows, has_lengths, shape_of
 from serve.tensors.datatypes import BYTES, Array, numpy_dtype
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 Runner = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 LENGTHS = (16, 8, 32, 64, 4, 128, 224, 2, 1)
@@ -28,7 +28,7 @@ _NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class SourceRange:
     """What a source takes. `lengths` of free dimensions, the best first; `limits` of ids."""
 
     rows: int = 2
@@ -42,7 +42,7 @@ class Reach:
         return Size(self.rows, self.lengths[0])
 
 
-def explore(source: Runner, signature: Signature, seed: int) -> Reach:
+def explore(source: Runner, signature: ModelSignature, seed: int) -> SourceRange:
     """Ask the source; `samples_invalid` when it takes nothing of what is tried.
 
     A source that lacks memory for a single row is `out_of_memory`.
@@ -55,7 +55,7 @@ def explore(source: Runner, signature: Signature, seed: int) -> Reach:
             continue
         lengths = _lengths(source, signature, reach, family, rng)
         limits = _limits(source, signature, reach, family, rng)
-        return Reach(reach.rows, lengths, limits, reach.texts)
+        return SourceRange(reach.rows, lengths, limits, reach.texts)
     if lacks_memory(trouble):
         raise failed("out_of_memory", f"the source cannot process a single row: {trouble}")
     raise failed(
@@ -66,7 +66,7 @@ def explore(source: Runner, signature: Signature, seed: int) -> Reach:
 
 
 def inputs_for(
-    signature: Signature, reach: Reach, size: Size, family: str, rng: np.random.Generator
+    signature: ModelSignature, reach: SourceRange, size: Size, family: str, rng: np.random.Generator
 ) -> Mapping[str, Array]:
     """The generated inputs of one call."""
     return {
@@ -89,7 +89,7 @@ def ask(runner: Runner, inputs: Mapping[str, Array]) -> tuple[Mapping[str, Array
         return None, f"{type(error).__name__}: {first}"[:300]
 
 
-def _starts(signature: Signature) -> Iterator[tuple[Reach, str]]:
+def _starts(signature: ModelSignature) -> Iterator[tuple[SourceRange, str]]:
     """Modest inputs to begin with: zeros come last, as they may be a length of nothing."""
     datatypes = {spec.datatype for spec in signature.inputs}
     limits = {spec.name: 1 for spec in signature.inputs if _is_whole(spec)}
@@ -99,11 +99,15 @@ def _starts(signature: Signature) -> Iterator[tuple[Reach, str]]:
         for kind in kinds:
             for length in lengths:
                 for family in MODEST if kind == kinds[-1] else MODEST[:1]:
-                    yield Reach(rows, ((length,),), limits, kind), family
+                    yield SourceRange(rows, ((length,),), limits, kind), family
 
 
 def _lengths(
-    source: Runner, signature: Signature, reach: Reach, family: str, rng: np.random.Generator
+    source: Runner,
+    signature: ModelSignature,
+    reach: SourceRange,
+    family: str,
+    rng: np.random.Generator,
 ) -> tuple[tuple[int, ...], ...]:
     """A few lengths that work, and one call whose dimensions differ."""
     best = reach.lengths[0]
@@ -120,7 +124,11 @@ def _lengths(
 
 
 def _limits(
-    source: Runner, signature: Signature, reach: Reach, family: str, rng: np.random.Generator
+    source: Runner,
+    signature: ModelSignature,
+    reach: SourceRange,
+    family: str,
+    rng: np.random.Generator,
 ) -> Mapping[str, int]:
     """The largest whole number that each input takes while the others stay as they are."""
     base = inputs_for(signature, reach, Size(1, reach.lengths[0]), family, rng)
@@ -133,7 +141,7 @@ def _limits(
     return MappingProxyType(found)
 
 
-def _largest(source: Runner, base: Mapping[str, Array], spec: TensorSpec) -> int:
+def _largest(source: Runner, base: Mapping[str, Array], spec: ModelTensor) -> int:
     array = base[spec.name]
 
     def takes(value: int) -> bool:
@@ -151,5 +159,5 @@ def _largest(source: Runner, base: Mapping[str, Array], spec: TensorSpec) -> int
     return low
 
 
-def _is_whole(spec: TensorSpec) -> bool:
+def _is_whole(spec: ModelTensor) -> bool:
     return spec.datatype != BYTES and numpy_dtype(spec.datatype).kind in "iu"

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from serve.conversion.report import Step, StepResult
+from serve.conversion.report import GateStep, StepResult
 from serve.tensors.datatypes import Array
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 
-def contract(expected: Signature, found: Signature, nchw: Collection[str]) -> StepResult:
+def contract(expected: ModelSignature, found: ModelSignature, nchw: Collection[str]) -> StepResult:
     """Compare the two; `expected` is the source's, with its channels last."""
     wrong = [
         *_unlike("input", expected.inputs, found.inputs, nchw),
@@ -26,12 +26,12 @@ def contract(expected: Signature, found: Signature, nchw: Collection[str]) -> St
     ]
     if wrong:
         facts = {"differences": wrong}
-        return StepResult(Step.CONTRACT, False, wrong[0], "contract_differs", facts=facts)
+        return StepResult(GateStep.CONTRACT, False, wrong[0], "contract_differs", facts=facts)
     counts = f"{_count(expected.inputs, 'input')} and {_count(expected.outputs, 'output')}"
-    return StepResult(Step.CONTRACT, True, f"{counts} match the signature")
+    return StepResult(GateStep.CONTRACT, True, f"{counts} match the signature")
 
 
-def _count(specs: tuple[TensorSpec, ...], word: str) -> str:
+def _count(specs: tuple[ModelTensor, ...], word: str) -> str:
     return f"{len(specs)} {word}{'' if len(specs) == 1 else 's'}"
 
 
@@ -47,8 +47,8 @@ def channels_first(inputs: Mapping[str, Array], names: Collection[str]) -> Mappi
 
 def _unlike(
     role: str,
-    expected: tuple[TensorSpec, ...],
-    found: tuple[TensorSpec, ...],
+    expected: tuple[ModelTensor, ...],
+    found: tuple[ModelTensor, ...],
     nchw: Collection[str],
 ) -> Iterator[str]:
     have = {spec.name: spec for spec in found}

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serve.conversion.gate.input_search import Reach, Runner, ask, inputs_for
-from serve.conversion.gate.rules import Norm, Rule
-from serve.conversion.gate.samples import Samples
+from serve.conversion.gate.input_search import Runner, SourceRange, ask, inputs_for
+from serve.conversion.gate.rules import Norm, PrecisionRule
+from serve.conversion.gate.samples import InputSamples
 from serve.conversion.gate.shapes import Size, has_rows
-from serve.conversion.gate.tallies import Judged
+from serve.conversion.gate.tallies import JudgedOutput
 from serve.conversion.gate.unsteady import movement, with_room
-from serve.conversion.report import Step, StepResult
-from serve.conversion.request import Request
+from serve.conversion.report import GateStep, StepResult
+from serve.conversion.request import ConversionRequest
 from serve.tensors.datatypes import Array
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 
 Inputs = Mapping[str, Array]
 ROWS = 5
@@ -39,14 +39,14 @@ class Arrangement:
 
 def independence(
     models: Mapping[str, Runner],
-    expected: Signature,
-    found: Signature,
+    expected: ModelSignature,
+    found: ModelSignature,
     *,
-    reach: Reach,
+    reach: SourceRange,
     norms: Mapping[str, Norm],
-    request: Request,
-    rules: Mapping[str, Rule],
-    samples: Samples | None,
+    request: ConversionRequest,
+    rules: Mapping[str, PrecisionRule],
+    samples: InputSamples | None,
 ) -> tuple[StepResult, bool]:
     """`models`: the source and the converted one, by these names, as `rules` are.
 
@@ -70,14 +70,18 @@ def independence(
             if why:
                 return _alone(f"{name}: {why}")
     summary = f"{sum(map(_count, given))} rows give the same results alone and in a batch"
-    return StepResult(Step.BATCH, True, summary), True
+    return StepResult(GateStep.BATCH, True, summary), True
 
 
 class _Rows:
     """Asks one model for rows in company."""
 
     def __init__(
-        self, runner: Runner, norms: Mapping[str, Norm], rule: Rule, request: Request
+        self,
+        runner: Runner,
+        norms: Mapping[str, Norm],
+        rule: PrecisionRule,
+        request: ConversionRequest,
     ) -> None:
         self._runner = runner
         self._norms = norms
@@ -124,7 +128,7 @@ class _Rows:
 
     def _far(self, name: str, row: Array, expected: Array, inputs: Inputs, alone: Inputs) -> float:
         """How far a row is off, where that is more than allowed; else 0."""
-        judged = Judged.of(
+        judged = JudgedOutput.of(
             name, row, expected, norms=self._norms, rule=self._rule, request=self._request
         )
         if judged.excess <= 1:
@@ -152,7 +156,7 @@ def _arrangements(rows: Inputs, hostile: Mapping[str, Inputs]) -> Iterator[Arran
 
 
 def _generated(
-    signature: Signature, reach: Reach, family: str, rows: int, rng: np.random.Generator
+    signature: ModelSignature, reach: SourceRange, family: str, rows: int, rng: np.random.Generator
 ) -> Inputs:
     return inputs_for(signature, reach, Size(rows, reach.lengths[0]), family, rng)
 
@@ -170,11 +174,11 @@ def _count(rows: Inputs) -> int:
     return len(next(iter(rows.values())))
 
 
-def _without_rows(specs: Sequence[TensorSpec]) -> str:
+def _without_rows(specs: Sequence[ModelTensor]) -> str:
     return next((spec.name for spec in specs if not has_rows((spec,))), "")
 
 
-def _without_width(specs: Sequence[TensorSpec]) -> str:
+def _without_width(specs: Sequence[ModelTensor]) -> str:
     """The first tensor of one dimension. With batches Triton gives it a second one, and callers
     would have to know that: the signature has none."""
     return next(
@@ -184,4 +188,4 @@ def _without_width(specs: Sequence[TensorSpec]) -> str:
 
 def _alone(why: str) -> tuple[StepResult, bool]:
     facts = {"why": why}
-    return StepResult(Step.BATCH, True, f"no batching: {why}", facts=facts), False
+    return StepResult(GateStep.BATCH, True, f"no batching: {why}", facts=facts), False

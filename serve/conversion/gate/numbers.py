@@ -14,12 +14,12 @@ from serve.conversion.gate.determinism import answer_of
 from serve.conversion.gate.families import CALIBRATING
 from serve.conversion.gate.input_search import Runner, ask
 from serve.conversion.gate.output_survey import LOG
-from serve.conversion.gate.probes import Probe
-from serve.conversion.gate.rules import Norm, Rule, tolerance_of
-from serve.conversion.gate.tallies import Judged, Tally
+from serve.conversion.gate.probes import GateProbe
+from serve.conversion.gate.rules import Norm, PrecisionRule, tolerance_of
+from serve.conversion.gate.tallies import JudgedOutput, OutputTally
 from serve.conversion.gate.unsteady import movement, nudge, with_room, without_wild
-from serve.conversion.report import Step, StepResult
-from serve.conversion.request import Precision, Request
+from serve.conversion.report import GateStep, StepResult
+from serve.conversion.request import ConversionRequest, Precision
 from serve.tensors.datatypes import Array
 
 
@@ -32,22 +32,22 @@ class Wrong:
 
 
 @dataclass(slots=True, eq=False)
-class Numbers:
+class RunnerComparison:
     """Compares two runners call by call and remembers how it went."""
 
     source: Runner
     converted: Runner
     norms: Mapping[str, Norm]
-    request: Request
-    rule: Rule
+    request: ConversionRequest
+    rule: PrecisionRule
     is_sampled: bool  # the user has brought samples
     is_labelled: bool = False
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    users: dict[str, Tally] = field(default_factory=dict)
+    tallies: dict[str, OutputTally] = field(default_factory=dict)
+    users: dict[str, OutputTally] = field(default_factory=dict)
     inputs: list[dict[str, Any]] = field(default_factory=list)
     wrong: Wrong | None = None
 
-    def run(self, probes: Iterable[Probe]) -> StepResult:
+    def run(self, probes: Iterable[GateProbe]) -> StepResult:
         """All of them, and what is to be said about it."""
         for probe in probes:
             said = self._skipped(probe) or self.judge(probe)
@@ -55,7 +55,7 @@ class Numbers:
         self._finish()
         return self._result()
 
-    def judge(self, probe: Probe) -> str:
+    def judge(self, probe: GateProbe) -> str:
         """One call; says why it was not judged, if it was not."""
         expected = answer_of(self.source, probe)
         if expected is None:
@@ -72,15 +72,15 @@ class Numbers:
         if not probe.is_ordinary and self._is_unsteady(judged.values()):
             return "the source itself is unstable there"
         for name, one in judged.items():
-            tally = self.tallies.setdefault(name, Tally(name))
+            tally = self.tallies.setdefault(name, OutputTally(name))
             tally.add(one, probe.label)
             if probe.is_users:
-                self.users.setdefault(name, Tally(name)).add(one, probe.label)
+                self.users.setdefault(name, OutputTally(name)).add(one, probe.label)
             if one.excess > 1 and (self._gates(name) or one.is_lost):
                 self._blame_element(name, one, probe)
         return ""
 
-    def _skipped(self, probe: Probe) -> str:
+    def _skipped(self, probe: GateProbe) -> str:
         if self.request.precision is Precision.FP32 or probe.is_users:
             return ""
         if self.is_sampled:
@@ -88,16 +88,16 @@ class Numbers:
         return "" if probe.family in CALIBRATING else f"not used for {self.request.precision}"
 
     def _judged(
-        self, probe: Probe, expected: Mapping[str, Array], got: Mapping[str, Array]
-    ) -> dict[str, Judged]:
+        self, probe: GateProbe, expected: Mapping[str, Array], got: Mapping[str, Array]
+    ) -> dict[str, JudgedOutput]:
         """Every output that can be compared; first by the plain rule, then with room."""
-        found: dict[str, Judged] = {}
+        found: dict[str, JudgedOutput] = {}
         for name, array in expected.items():
             if name not in got:
                 self._blame("contract_differs", f"output '{name}' is missing ({probe.label})")
                 continue
             if got[name].shape == array.shape and got[name].dtype.kind == array.dtype.kind:
-                found[name] = Judged.of(
+                found[name] = JudgedOutput.of(
                     name,
                     got[name],
                     array,
@@ -130,7 +130,7 @@ class Numbers:
         is_metric = self.is_labelled and self.request.precision is Precision.INT8
         return said.top1 is None and not is_metric
 
-    def _is_unsteady(self, judged: Iterable[Judged]) -> bool:
+    def _is_unsteady(self, judged: Iterable[JudgedOutput]) -> bool:
         return any(one.unjudged > self.rule.unjudged * one.gaps.size for one in judged)
 
     def _finish(self) -> None:
@@ -149,14 +149,14 @@ class Numbers:
                 why = f"the top class of '{name}' is the same in {same}, {wanted:.2%} are required"
                 self._blame("numbers_differ", why)
 
-    def _winners(self, name: str, said: float | None) -> tuple[Tally | None, float]:
+    def _winners(self, name: str, said: float | None) -> tuple[OutputTally | None, float]:
         """Whose winners count, and which share must stay: by default only of the user's samples."""
         if said is not None:
             return self.users.get(name) or self.tallies[name], said
         is_coarse = self.request.precision is not Precision.FP32 and not self.is_labelled
         return (self.users.get(name) if is_coarse else None), self.rule.top1
 
-    def _blame_element(self, name: str, one: Judged, probe: Probe) -> None:
+    def _blame_element(self, name: str, one: JudgedOutput, probe: GateProbe) -> None:
         place = one.place
         where = f"'{name}'{list(place) if place else ''}"
         got, expected = one.got[place], one.expected[place]
@@ -165,7 +165,7 @@ class Numbers:
             why += f"; the difference is {one.gaps[place]:.3g}, the limit {one.bound[place]:.3g}"
         self._blame("not_finite" if one.is_lost else "numbers_differ", why)
 
-    def _blame_shape(self, name: str, got: Array, expected: Array, probe: Probe) -> None:
+    def _blame_shape(self, name: str, got: Array, expected: Array, probe: GateProbe) -> None:
         is_kind = got.shape == expected.shape
         shown = (got.dtype, expected.dtype) if is_kind else (list(got.shape), list(expected.shape))
         what = "type" if is_kind else "shape"
@@ -184,12 +184,14 @@ class Numbers:
             "constant": sorted(name for name, norm in self.norms.items() if norm.is_constant),
         }
         if self.wrong is not None:
-            return StepResult(Step.NUMBERS, False, self.wrong.why, self.wrong.code, errors, facts)
+            return StepResult(
+                GateStep.NUMBERS, False, self.wrong.why, self.wrong.code, errors, facts
+            )
         worst = max(errors, key=lambda one: one.relative)
         tried = sum("skipped" not in one for one in self.inputs)
         off = f"the largest error is {worst.relative:.2g} of the scale of '{worst.name}'"
         summary = f"{tried} calls agree; {off}"
-        return StepResult(Step.NUMBERS, True, summary, outputs=errors, facts=facts)
+        return StepResult(GateStep.NUMBERS, True, summary, outputs=errors, facts=facts)
 
 
 def _is_finite(outputs: Mapping[str, Array]) -> bool:

@@ -12,11 +12,11 @@ from zlib import crc32
 import numpy as np
 
 from serve.conversion.gate.families import CALIBRATING, EDGES, ORDINARY
-from serve.conversion.gate.input_search import MODEST, Reach, Runner, explore, inputs_for
-from serve.conversion.gate.samples import Samples
+from serve.conversion.gate.input_search import MODEST, Runner, SourceRange, explore, inputs_for
+from serve.conversion.gate.samples import InputSamples
 from serve.conversion.gate.shapes import Size, has_free_rows, is_picture
 from serve.tensors.datatypes import Array, numpy_dtype
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 ROWS = (1, 2, 3, 7)
 FEW = 3  # rows of an edge
@@ -28,7 +28,7 @@ _CALIBRATION_CALLS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Probe:
+class GateProbe:
     """One call. `family` is `samples` for the user's own."""
 
     label: str
@@ -46,7 +46,7 @@ class Probe:
         return self.is_users or self.family in ORDINARY
 
 
-def ordinary_families(signature: Signature) -> tuple[str, ...]:
+def ordinary_families(signature: ModelSignature) -> tuple[str, ...]:
     """The families whose values the inputs have in all likelihood."""
     floats = [spec for spec in signature.inputs if numpy_dtype(spec.datatype).kind == "f"]
     is_pictures = any(is_picture(spec) for spec in floats)
@@ -54,25 +54,29 @@ def ordinary_families(signature: Signature) -> tuple[str, ...]:
 
 
 def probes(
-    signature: Signature,
-    reach: Reach,
+    signature: ModelSignature,
+    reach: SourceRange,
     *,
-    samples: Sequence[Samples],
+    samples: Sequence[InputSamples],
     seed: int,
     largest: int | None = None,
-) -> Iterator[Probe]:
+) -> Iterator[GateProbe]:
     """One after the other, so that only one is in memory. `largest`: of a batch."""
     for one in samples:
         for number, inputs in enumerate(one.calls(USER_ROWS)):
-            yield Probe(f"{USER}, call {number}", USER, inputs)
+            yield GateProbe(f"{USER}, call {number}", USER, inputs)
     for family, size in _plan(signature, reach, largest):
         label = f"{family}, {_said(size, signature)}"
         rng = np.random.default_rng([seed, crc32(label.encode())])
-        yield Probe(label, family, inputs_for(signature, reach, size, family, rng))
+        yield GateProbe(label, family, inputs_for(signature, reach, size, family, rng))
 
 
 def count_probes(
-    signature: Signature, reach: Reach, *, samples: Sequence[Samples], largest: int | None = None
+    signature: ModelSignature,
+    reach: SourceRange,
+    *,
+    samples: Sequence[InputSamples],
+    largest: int | None = None,
 ) -> int:
     """How many there are."""
     users = sum(one.count_calls(USER_ROWS) for one in samples)
@@ -80,29 +84,29 @@ def count_probes(
 
 
 def ordinary(
-    signature: Signature, reach: Reach, *, samples: Sequence[Samples], seed: int
-) -> Iterator[Probe]:
+    signature: ModelSignature, reach: SourceRange, *, samples: Sequence[InputSamples], seed: int
+) -> Iterator[GateProbe]:
     """A few typical inputs: the user's first ones, and one call of each ordinary family.
 
     And one of the small family, which shows a softmax that is not yet sure.
     """
     for one in samples:
-        yield Probe(USER, USER, next(iter(one.calls(USER_ROWS))))
+        yield GateProbe(USER, USER, next(iter(one.calls(USER_ROWS))))
     for family in (*ordinary_families(signature), "small"):
         rng = np.random.default_rng([seed, crc32(family.encode())])
         size = Size(_fitting(signature, reach, ROWS[-1]), reach.lengths[0])
-        yield Probe(family, family, inputs_for(signature, reach, size, family, rng))
+        yield GateProbe(family, family, inputs_for(signature, reach, size, family, rng))
 
 
-def modest(signature: Signature, reach: Reach, *, seed: int) -> Iterator[Probe]:
+def modest(signature: ModelSignature, reach: SourceRange, *, seed: int) -> Iterator[GateProbe]:
     """What was taken when the source was explored, if nothing else is."""
     for family in MODEST:
         rng = np.random.default_rng([seed, crc32(family.encode())])
-        yield Probe(family, family, inputs_for(signature, reach, reach.size, family, rng))
+        yield GateProbe(family, family, inputs_for(signature, reach, reach.size, family, rng))
 
 
 def calibration(
-    samples: Samples | None, signature: Signature, seed: int, source: Runner | None = None
+    samples: InputSamples | None, signature: ModelSignature, seed: int, source: Runner | None = None
 ) -> Sequence[Mapping[str, Array]]:
     """Inputs that show which values a model meets: the user's samples, else ordinary ones.
 
@@ -110,7 +114,7 @@ def calibration(
     """
     if samples is not None:
         return tuple(samples.calls(USER_ROWS))
-    reach = Reach(limits={spec.name: 1 for spec in signature.inputs})
+    reach = SourceRange(limits={spec.name: 1 for spec in signature.inputs})
     if source is not None:
         reach = explore(source, signature, seed)
     size = Size(_fitting(signature, reach, USUAL_BATCH), reach.lengths[0])
@@ -121,7 +125,9 @@ def calibration(
     )
 
 
-def _plan(signature: Signature, reach: Reach, largest: int | None) -> Iterator[tuple[str, Size]]:
+def _plan(
+    signature: ModelSignature, reach: SourceRange, largest: int | None
+) -> Iterator[tuple[str, Size]]:
     """Each family with the sizes that it is tried at."""
     lengths, *further = reach.lengths
     rows: tuple[int, ...] = (1,)
@@ -140,7 +146,7 @@ def _plan(signature: Signature, reach: Reach, largest: int | None) -> Iterator[t
         yield family, Size(_fitting(signature, reach, FEW), lengths)
 
 
-def _fitting(signature: Signature, reach: Reach, rows: int) -> int:
+def _fitting(signature: ModelSignature, reach: SourceRange, rows: int) -> int:
     """So many rows, or fewer where they would take too much memory."""
     one = Size(1, reach.lengths[0])
     each = sum(
@@ -150,7 +156,7 @@ def _fitting(signature: Signature, reach: Reach, rows: int) -> int:
     return max(1, min(rows, most))
 
 
-def _said(size: Size, signature: Signature) -> str:
+def _said(size: Size, signature: ModelSignature) -> str:
     """The size for people."""
     rows = f"{size.rows} row{'s' if size.rows > 1 else ''}" if has_free_rows(signature) else "one"
     lengths = "x".join(map(str, size.lengths))

@@ -23,7 +23,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.conversion.request import GENERAL, Precision, Request
+from serve.conversion.request import GENERAL, ConversionRequest, Precision
 from serve.tensors.datatypes import Array
 from serve.tensors.expected_outputs import NOTHING_SAID, Tolerance
 
@@ -34,7 +34,7 @@ _TINY = 1e-30
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PrecisionRule:
     """The defaults of one precision.
 
     `shake`: by which share inputs are moved to see how steady the source is; `room` times what
@@ -53,21 +53,21 @@ class Rule:
 
 
 # GPUs multiply in TF32, whose 11 bits are FP16's: golden cases of FP32 are judged there as well.
-RULES: Mapping[Precision, Rule] = MappingProxyType(
+RULES: Mapping[Precision, PrecisionRule] = MappingProxyType(
     {
-        Precision.FP32: Rule(1e-4, 1e-6, 10, 0.05, 0.1, 1.0, 1e-2),
-        Precision.FP16: Rule(1e-2, 1e-3, 3, 0.1, 0.1, 0.995, 2e-2),
-        Precision.INT8: Rule(3e-1, 2e-2, 3, 0.3, 0.3, 0.98, 4e-1),
+        Precision.FP32: PrecisionRule(1e-4, 1e-6, 10, 0.05, 0.1, 1.0, 1e-2),
+        Precision.FP16: PrecisionRule(1e-2, 1e-3, 3, 0.1, 0.1, 0.995, 2e-2),
+        Precision.INT8: PrecisionRule(3e-1, 2e-2, 3, 0.3, 0.3, 0.98, 4e-1),
     }
 )
 
 
-def rule_of(*precisions: Precision) -> Rule:
+def rule_of(*precisions: Precision) -> PrecisionRule:
     """The rule of the coarsest."""
     return max((RULES[one] for one in precisions), key=lambda rule: rule.relative)
 
 
-def tolerance_of(request: Request, name: str) -> Tolerance:
+def tolerance_of(request: ConversionRequest, name: str) -> Tolerance:
     """What the user says about an output."""
     own = request.tolerances.get(name, NOTHING_SAID)
     return own.over(request.tolerances.get(GENERAL, NOTHING_SAID))
@@ -125,7 +125,7 @@ def gap(got: Array, expected: Array) -> Reals:
     return np.where(same, 0.0, np.where(np.isfinite(a) & np.isfinite(b), far, np.inf))
 
 
-def allowed(expected: Array, norm: Norm, rule: Rule, said: Tolerance) -> Reals:
+def allowed(expected: Array, norm: Norm, rule: PrecisionRule, said: Tolerance) -> Reals:
     """How far each element may be off; below 1 for what must be equal."""
     is_float = expected.dtype.kind == "f"
     if not is_float and (expected.dtype.kind in "OSU" or not said.says_values):

@@ -18,7 +18,7 @@ from serve.conversion.gate.shapes import has_rows
 from serve.core.errors import Invalid
 from serve.tensors.archive import read_archive
 from serve.tensors.datatypes import Array, cast
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 LABELS = "labels"
 MOST_BYTES = 4 << 30  # of the arrays of one file
@@ -26,7 +26,7 @@ _MOST_AT_ONCE = 32 << 20  # bytes of inputs in one call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Samples:
+class InputSamples:
     """Inputs by name, `count` samples of them. `units`: rows that one sample takes of each input.
 
     A unit of 0 is an input that is the same for all. `is_joinable`: one call may hold several.
@@ -51,7 +51,7 @@ class Samples:
         each = sum(array.nbytes for array in self.arrays.values()) // max(self.count, 1)
         return min(size, max(1, _MOST_AT_ONCE // max(each, 1))) if self.is_joinable else 1
 
-    def only(self, places: NDArray[np.int64]) -> "Samples":
+    def only(self, places: NDArray[np.int64]) -> "InputSamples":
         """The samples at these places."""
         chosen = {
             name: array[(places[:, None] * unit + np.arange(unit)).ravel()] if unit else array
@@ -72,11 +72,11 @@ class Samples:
 class Labelled:
     """Samples whose right answers are known: whole numbers, one or several for each sample."""
 
-    samples: Samples
+    samples: InputSamples
     labels: Array
 
 
-def read_samples(path: Path, signature: Signature) -> Samples:
+def read_samples(path: Path, signature: ModelSignature) -> InputSamples:
     """The samples in an .npz, with the signature's datatypes; `samples_invalid` otherwise."""
     arrays = dict(_arrays(path))
     if LABELS not in _names(signature):
@@ -84,7 +84,7 @@ def read_samples(path: Path, signature: Signature) -> Samples:
     return _samples(arrays, signature)
 
 
-def read_labelled(path: Path, signature: Signature) -> Labelled:
+def read_labelled(path: Path, signature: ModelSignature) -> Labelled:
     """The same with an array `labels` besides, which has as many rows."""
     arrays = dict(_arrays(path))
     if LABELS in _names(signature):
@@ -105,7 +105,7 @@ def read_labelled(path: Path, signature: Signature) -> Labelled:
     return Labelled(samples, labels.astype(np.int64))
 
 
-def _names(signature: Signature) -> set[str]:
+def _names(signature: ModelSignature) -> set[str]:
     return {spec.name for spec in signature.inputs}
 
 
@@ -118,7 +118,7 @@ def _arrays(path: Path) -> Mapping[str, Array]:
         raise failed("samples_invalid", f"{path.name}: {error}") from error
 
 
-def _samples(arrays: Mapping[str, Array], signature: Signature) -> Samples:
+def _samples(arrays: Mapping[str, Array], signature: ModelSignature) -> InputSamples:
     wanted = {spec.name: spec for spec in signature.inputs}
     if set(arrays) != set(wanted):
         lacking, strange = sorted(set(wanted) - set(arrays)), sorted(set(arrays) - set(wanted))
@@ -135,10 +135,10 @@ def _samples(arrays: Mapping[str, Array], signature: Signature) -> Samples:
     if not count:
         raise failed("samples_invalid", "the file has no samples")
     is_joinable = has_rows(signature.inputs)
-    return Samples(MappingProxyType(fitting), MappingProxyType(units), count, is_joinable)
+    return InputSamples(MappingProxyType(fitting), MappingProxyType(units), count, is_joinable)
 
 
-def _unit(spec: TensorSpec) -> int:
+def _unit(spec: ModelTensor) -> int:
     if spec.shape is None:
         return 1
     if not spec.shape:
@@ -146,7 +146,7 @@ def _unit(spec: TensorSpec) -> int:
     return 1 if spec.shape[0] == DYNAMIC else max(1, spec.shape[0])
 
 
-def _fitting(spec: TensorSpec, array: Array) -> Array:
+def _fitting(spec: ModelTensor, array: Array) -> Array:
     """The array in the input's datatype, when its shape is one that the input takes."""
     try:
         array = cast(array, spec.datatype, spec.name)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from serve.tensors.datatypes import Shape
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 UNKNOWN = (DYNAMIC, DYNAMIC)  # the shape that an input of unknown rank is given
 _COLOURS = (1, 3, 4)  # how many channels pictures have
@@ -20,7 +20,7 @@ class Size:
     rows: int
     lengths: tuple[int, ...] = (1,)
 
-    def of(self, spec: TensorSpec) -> Shape:
+    def of(self, spec: ModelTensor) -> Shape:
         """The shape of an input at this size."""
         return tuple(
             length
@@ -32,27 +32,27 @@ class Size:
         )
 
 
-def shape_of(spec: TensorSpec) -> Shape:
+def shape_of(spec: ModelTensor) -> Shape:
     """The shape, or two free dimensions where not even their number is known."""
     return UNKNOWN if spec.shape is None else spec.shape
 
 
-def has_rows(specs: tuple[TensorSpec, ...]) -> bool:
+def has_rows(specs: tuple[ModelTensor, ...]) -> bool:
     """Whether the first dimension of every tensor is free, so that they could be batched."""
     return bool(specs) and all(spec.shape is None or spec.shape[:1] == (DYNAMIC,) for spec in specs)
 
 
-def has_free_rows(signature: Signature) -> bool:
+def has_free_rows(signature: ModelSignature) -> bool:
     """Whether any input has a free first dimension."""
     return any(shape_of(spec)[:1] == (DYNAMIC,) for spec in signature.inputs)
 
 
-def has_lengths(signature: Signature) -> bool:
+def has_lengths(signature: ModelSignature) -> bool:
     """Whether any input has another free dimension than the first."""
     return any(DYNAMIC in shape_of(spec)[1:] for spec in signature.inputs)
 
 
-def is_picture(spec: TensorSpec) -> bool:
+def is_picture(spec: ModelTensor) -> bool:
     """Whether it looks like pictures: four dimensions, with 1, 3 or 4 channels last or first."""
     shape = shape_of(spec)
     return len(shape) == 4 and (shape[3] in _COLOURS or shape[1] in _COLOURS)

@@ -8,15 +8,15 @@ import numpy as np
 from serve.conversion.gate.rules import (
     NO_NORM,
     Norm,
+    PrecisionRule,
     Reals,
-    Rule,
     allowed,
     gap,
     root_mean_square,
     tolerance_of,
 )
 from serve.conversion.report import OutputError
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 from serve.tensors.datatypes import Array
 
 EDGES = tuple(range(-9, 1))  # powers of ten, of error / scale
@@ -26,7 +26,7 @@ _TIE = 0.01  # and by no more of the scale than this, however coarse the precisi
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class JudgedOutput:
     """One output in one call: what was given, how far off it is, and how far it may be.
 
     An infinite `bound` is that of an element which is not judged, whatever was given there.
@@ -46,9 +46,9 @@ class Judged:
         expected: Array,
         *,
         norms: Mapping[str, Norm],
-        rule: Rule,
-        request: Request,
-    ) -> "Judged":
+        rule: PrecisionRule,
+        request: ConversionRequest,
+    ) -> "JudgedOutput":
         """Two answers of one shape as the output `name`, by the plain rule."""
         norm = norms.get(name, NO_NORM)
         bound = allowed(expected, norm, rule, tolerance_of(request, name))
@@ -88,7 +88,7 @@ class Judged:
         return int(np.isinf(self.bound).sum())
 
 
-class Tally:
+class OutputTally:
     """One output over all calls of a step."""
 
     def __init__(self, name: str) -> None:
@@ -105,7 +105,7 @@ class Tally:
     def __repr__(self) -> str:
         return f"Tally({self.name}, excess {self.excess:.3g}, {self.elements} elements)"
 
-    def add(self, one: Judged, label: str) -> None:
+    def add(self, one: JudgedOutput, label: str) -> None:
         """One call; `label` says which inputs it had."""
         whole = root_mean_square(_reals(one.expected)) or float(np.max(one.scale, initial=0.0))
         judged = np.where(np.isinf(one.bound), 0.0, np.minimum(one.gaps, LARGEST))
@@ -126,7 +126,7 @@ class Tally:
             self.excess, self.worst_input = excess, label
         self._count_winners(one)
 
-    def _count_winners(self, one: Judged) -> None:
+    def _count_winners(self, one: JudgedOutput) -> None:
         """Rows whose highest score moved to a place that was about as high do not count."""
         expected = one.expected
         if expected.dtype.kind != "f" or expected.ndim < 2 or expected.shape[-1] < 2:

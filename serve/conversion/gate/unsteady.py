@@ -18,8 +18,8 @@ from dataclasses import replace
 import numpy as np
 
 from serve.conversion.gate.input_search import Runner, ask
-from serve.conversion.gate.rules import Reals, Rule, gap, root_mean_square
-from serve.conversion.gate.tallies import Judged
+from serve.conversion.gate.rules import PrecisionRule, Reals, gap, root_mean_square
+from serve.conversion.gate.tallies import JudgedOutput
 from serve.tensors.datatypes import Array
 
 TRIALS = 6
@@ -68,14 +68,14 @@ def nudge(
     return moved
 
 
-def without_wild(judged: Judged, nudged: Reals, rule: Rule) -> Judged:
+def without_wild(judged: JudgedOutput, nudged: Reals, rule: PrecisionRule) -> JudgedOutput:
     """The same, without a bound where a nudge changes much and there is a number."""
     most = rule.cap * np.broadcast_to(judged.scale, nudged.shape)
     is_wild = (nudged > most) & np.isfinite(judged.got) & (rule.relative < COARSE)
     return replace(judged, bound=np.where(is_wild, np.inf, judged.bound))
 
 
-def with_room(judged: Judged, moved: Reals, rule: Rule) -> Judged:
+def with_room(judged: JudgedOutput, moved: Reals, rule: PrecisionRule) -> JudgedOutput:
     """The same, with bounds that have room for the movement."""
     if judged.expected.dtype.kind != "f":
         return replace(judged, bound=np.where(moved > 0, np.inf, judged.bound))

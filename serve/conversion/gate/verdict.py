@@ -14,23 +14,23 @@ from serve.conversion.gate.arithmetic import FACT, arithmetic_of
 from serve.conversion.gate.calibration import Division, narrow, same_winner
 from serve.conversion.gate.determinism import determinism
 from serve.conversion.gate.golden import cases
-from serve.conversion.gate.input_search import Reach, Runner, explore
+from serve.conversion.gate.input_search import Runner, SourceRange, explore
 from serve.conversion.gate.interface import channels_first, contract
 from serve.conversion.gate.metric import measure
 from serve.conversion.gate.neighbours import independence
-from serve.conversion.gate.numbers import Numbers
+from serve.conversion.gate.numbers import RunnerComparison
 from serve.conversion.gate.output_survey import LOG, with_logarithms
-from serve.conversion.gate.probes import Probe, count_probes, modest, ordinary, probes
-from serve.conversion.gate.rules import RULES, Norm, Rule, rule_of
-from serve.conversion.gate.samples import Labelled, Samples
-from serve.conversion.report import UNVERIFIED, Step, StepResult
-from serve.conversion.request import GENERAL, Precision, Request
+from serve.conversion.gate.probes import GateProbe, count_probes, modest, ordinary, probes
+from serve.conversion.gate.rules import RULES, Norm, PrecisionRule, rule_of
+from serve.conversion.gate.samples import InputSamples, Labelled
+from serve.conversion.report import UNVERIFIED, GateStep, StepResult
+from serve.conversion.request import GENERAL, ConversionRequest, Precision
 from serve.tensors.contracts import Case
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """How the gate judged. `cases` are the golden ones; none where a step has not passed.
 
     `warnings` are for people: what was tried says less than it seems.
@@ -51,15 +51,15 @@ def run_gate(
     source: Runner,
     converted: Runner,
     *,
-    expected: Signature,
-    found: Signature,
-    request: Request,
-    samples: Samples | None,
+    expected: ModelSignature,
+    found: ModelSignature,
+    request: ConversionRequest,
+    samples: InputSamples | None,
     labelled: Labelled | None,
     precision: Callable[[], StepResult] | None,
     tell: Tell,
     division: Division | None = None,
-) -> Verdict:
+) -> GateVerdict:
     """Judge `converted`, whose signature is `found`, by `source`, whose signature is `expected`.
 
     Both are asked with samples as the source takes them; channels are moved here for the inputs
@@ -93,7 +93,7 @@ def run_gate(
     golden = gate.cases(is_batched=is_batched and request.max_batch_size != 0) if passed else ()
     accepted = (str(one.facts[UNVERIFIED]) for one in steps if UNVERIFIED in one.facts)
     warnings = (*(f"not verified: {why}" for why in accepted), *gate.warnings())
-    return Verdict(tuple(steps), is_batched, golden, warnings)
+    return GateVerdict(tuple(steps), is_batched, golden, warnings)
 
 
 @dataclass(slots=True, eq=False)
@@ -103,15 +103,15 @@ class _Gate:
     source: Runner
     converted: Runner
     _: KW_ONLY
-    expected: Signature
-    found: Signature
-    request: Request
-    users: tuple[Samples, ...]  # the user's, plain and labelled
+    expected: ModelSignature
+    found: ModelSignature
+    request: ConversionRequest
+    users: tuple[InputSamples, ...]  # the user's, plain and labelled
     labelled: Labelled | None
     tell: Tell
     has_labels: bool  # enough of them to decide in place of values
     is_converted: bool  # by an INT8 calibration of ours
-    reach: Reach = field(default_factory=Reach)
+    reach: SourceRange = field(default_factory=SourceRange)
     norms: Mapping[str, Norm] = field(default_factory=dict)
     arithmetic: Precision = Precision.FP32
 
@@ -132,7 +132,7 @@ class _Gate:
         self._begin("numbers")
         is_exact = self._rule is RULES[Precision.FP32]
         logs = tuple(n.removesuffix(LOG) for n in self.norms if is_exact and n.endswith(LOG))
-        numbers = Numbers(
+        numbers = RunnerComparison(
             with_logarithms(self.source, logs),
             with_logarithms(self.converted, logs),
             self.norms,
@@ -165,11 +165,11 @@ class _Gate:
             why = narrow((division.calibrating.arrays,))
         why = why or same_winner(self.source, self.users, generated)
         if not why:
-            return StepResult(Step.VERIFICATION, True, division.summary)
+            return StepResult(GateStep.VERIFICATION, True, division.summary)
         if not self.request.accept_unverified:
-            return StepResult(Step.VERIFICATION, False, why, "unverified")
+            return StepResult(GateStep.VERIFICATION, False, why, "unverified")
         said = f"not verified, as the request allows: {why}"
-        return StepResult(Step.VERIFICATION, True, said, facts={UNVERIFIED: why})
+        return StepResult(GateStep.VERIFICATION, True, said, facts={UNVERIFIED: why})
 
     def cases(self, *, is_batched: bool) -> tuple[Case, ...]:
         return cases(
@@ -197,7 +197,7 @@ class _Gate:
             yield f"there is a tolerance for '{name}', which is not an output"
 
     @property
-    def _rule(self) -> Rule:
+    def _rule(self) -> PrecisionRule:
         """What the converted model is held to."""
         return rule_of(self.request.precision, self.arithmetic)
 
@@ -213,7 +213,7 @@ class _Gate:
         summary = f"{step.summary}; {metric}" if step.passed else step.summary
         return replace(step, summary=summary, facts=facts)
 
-    def _probes(self) -> Iterator[Probe]:
+    def _probes(self) -> Iterator[GateProbe]:
         """All of them, telling how far it is."""
         users, largest = self.users, self.request.max_batch_size
         of = self.expected, self.reach

@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from serve.conversion.graphs import elements
-from serve.conversion.report import Step, StepResult
+from serve.conversion.report import GateStep, StepResult
 from serve.conversion.request import Precision
 
 _MOVES = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
@@ -60,7 +60,7 @@ def check_precision(model: onnx.ModelProto, wanted: Precision) -> StepResult:
         passed = False
         summary += f"; {facts['zero_points']} zero points are not 0"
     code = "" if passed else "precision_missing"
-    return StepResult(Step.PRECISION, passed, summary, code, facts=facts)
+    return StepResult(GateStep.PRECISION, passed, summary, code, facts=facts)
 
 
 class _Facts:

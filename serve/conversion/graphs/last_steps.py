@@ -19,7 +19,7 @@ from serve.conversion.graphs import elements
 from serve.conversion.graphs.blame import blamed
 from serve.conversion.graphs.names import name_by_place
 from serve.conversion.graphs.session import session
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 BATCH = "batch"
 IR_VERSION = 8  # of opset 18; every ONNX Runtime that Triton brings reads it
@@ -36,7 +36,7 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
-def finish(model: onnx.ModelProto, signature: Signature) -> onnx.ModelProto:
+def finish(model: onnx.ModelProto, signature: ModelSignature) -> onnx.ModelProto:
     """The model as it is served. The one that is given is used up.
 
     What was ONNX already keeps the names inside of its graph and its operator sets.
@@ -65,7 +65,7 @@ def serialized(model: onnx.ModelProto) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _set_tensors(model: onnx.ModelProto, signature: Signature) -> None:
+def _set_tensors(model: onnx.ModelProto, signature: ModelSignature) -> None:
     """Inputs and outputs in the signature's order, with its types and shapes.
 
     An input that nothing uses is there again, where it was simplified away.
@@ -88,7 +88,7 @@ def _set_tensors(model: onnx.ModelProto, signature: Signature) -> None:
         values.extend(infos)
 
 
-def _info(found: Any, spec: TensorSpec, is_batched: bool) -> Any:
+def _info(found: Any, spec: ModelTensor, is_batched: bool) -> Any:
     """As the signature has it; where that knows no shape, what the converter found."""
     if found is not None and (spec.shape is None or spec.datatype not in _ELEMENTS):
         return onnx.ValueInfoProto.FromString(found.SerializeToString())

@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto
 
 from serve.conversion.graphs import elements
-from serve.conversion.graphs.restrictions import SCALED, View, restriction
+from serve.conversion.graphs.restrictions import SCALED, GraphView, restriction
 from serve.conversion.graphs.tensorrt_table import FLOATS, LATER, NUMBERS, OPERATORS, OPSETS
 
 PLUGINS = "trt.plugins"  # the domain in which TensorRT's own plug-ins stand
@@ -76,9 +76,9 @@ def _about_model(model: onnx.ModelProto) -> Iterator[Problem]:
 
 
 def _of_graph(
-    graph: Any, outer: View | None, own: Collection[tuple[str, str]]
+    graph: Any, outer: GraphView | None, own: Collection[tuple[str, str]]
 ) -> Iterator[Problem]:
-    view = View.of(graph, outer)
+    view = GraphView.of(graph, outer)
     for node in graph.node:
         label = elements.called(node)
         why = _operator(node, own) or _types(node, view) or restriction(node, view)
@@ -103,7 +103,7 @@ def _operator(node: Any, own: Collection[tuple[str, str]]) -> str:
     return "TensorRT does not support this operator"
 
 
-def _types(node: Any, view: View) -> str:
+def _types(node: Any, view: GraphView) -> str:
     """Why a tensor of the node cannot be of its type."""
     for name in (*node.input, *node.output):
         kind = view.types.get(name)
@@ -121,14 +121,14 @@ def _types(node: Any, view: View) -> str:
     return ""
 
 
-def _is_border(node: Any, name: str, view: View) -> bool:
+def _is_border(node: Any, name: str, view: GraphView) -> bool:
     """Whether a UINT8 tensor is cast right behind an input, or right before an output."""
     return elements.is_standard(node, _CASTS) and name in (
         view.inputs if name in node.input else view.outputs
     )
 
 
-def _note(node: Any, view: View) -> str:
+def _note(node: Any, view: GraphView) -> str:
     """What is worth knowing of a node that is not refused."""
     kinds = {view.types.get(name) for name in (*node.input, *node.output) if name}
     if TensorProto.DOUBLE in kinds:

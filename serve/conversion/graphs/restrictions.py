@@ -24,11 +24,11 @@ _RESIZE = {
 }  # fmt: skip
 SCALED = (TensorProto.INT8, TensorProto.INT4, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT4E2M1)
 
-Rule = Callable[[Any, "View"], str]
+Rule = Callable[[Any, "GraphView"], str]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class GraphView:
     """What is known of a graph's tensors, with those of the graphs around it.
 
     `fixed`: tensors that are the same in every call, because they are computed from constants.
@@ -71,7 +71,7 @@ class View:
         return None if tensor is None else numpy_helper.to_array(tensor)
 
 
-def restriction(node: Any, view: View) -> str:
+def restriction(node: Any, view: GraphView) -> str:
     """Why TensorRT does not take this node of an operator that it has; empty when it does."""
     if node.domain not in elements.STANDARD:
         return ""
@@ -94,14 +94,14 @@ def _input(node: Any, place: int) -> str:
 def _fixed(place: int, word: str) -> Rule:
     """A rule: that input, where it is given, is known when the engine is built."""
 
-    def rule(node: Any, view: View) -> str:
+    def rule(node: Any, view: GraphView) -> str:
         name = _input(node, place)
         return f"its {word} '{name}' must be constant" if name and name not in view.fixed else ""
 
     return rule
 
 
-def _pool(node: Any, view: View) -> str:
+def _pool(node: Any, view: GraphView) -> str:
     rank = len(view.shapes.get(node.input[0], (None,) * _RANKS_OF_POOLS[0]))
     if rank not in _RANKS_OF_POOLS:
         return f"it pools over {rank - 2} dimensions, TensorRT supports at most 3"
@@ -112,7 +112,7 @@ def _pool(node: Any, view: View) -> str:
     return ""
 
 
-def _recurrent(node: Any, view: View) -> str:
+def _recurrent(node: Any, view: GraphView) -> str:
     if elements.attribute(node, "layout", 0):
         return "its layout is 1, TensorRT supports 0"
     if elements.attribute(node, "input_forget", 0):
@@ -126,7 +126,7 @@ def _recurrent(node: Any, view: View) -> str:
     return ""
 
 
-def _resize(node: Any, view: View) -> str:
+def _resize(node: Any, view: GraphView) -> str:
     for name, allowed in _RESIZE.items():
         found = elements.attribute(node, name)
         if found is not None and found.decode() not in allowed:
@@ -134,12 +134,12 @@ def _resize(node: Any, view: View) -> str:
     return "it uses antialias" if elements.attribute(node, "antialias", 0) else ""
 
 
-def _scatter(node: Any, view: View) -> str:
+def _scatter(node: Any, view: GraphView) -> str:
     found = elements.attribute(node, "reduction", b"none").decode()
     return "" if found == "none" else f"its reduction is {found}, TensorRT supports only none"
 
 
-def _topk(node: Any, view: View) -> str:
+def _topk(node: Any, view: GraphView) -> str:
     if not elements.attribute(node, "sorted", 1):
         return "its result is not sorted"
     count = view.value(_input(node, 1))
@@ -148,7 +148,7 @@ def _topk(node: Any, view: View) -> str:
     return ""
 
 
-def _training(node: Any, view: View) -> str:
+def _training(node: Any, view: GraphView) -> str:
     mode = view.value(_input(node, 2)) if node.op_type == "Dropout" else None
     is_asked = node.op_type == "Dropout" and bool(_input(node, 2)) and (mode is None or mode.any())
     return (
@@ -156,28 +156,28 @@ def _training(node: Any, view: View) -> str:
     )
 
 
-def _constant(node: Any, view: View) -> str:
+def _constant(node: Any, view: GraphView) -> str:
     names = {each.name for each in node.attribute}
     wrong = names & {"sparse_value", "value_string", "value_strings"}
     return f"its value is a {wrong.pop()}" if wrong else ""
 
 
-def _one_output(node: Any, view: View) -> str:
+def _one_output(node: Any, view: GraphView) -> str:
     return "it has more than one output" if any(node.output[1:]) else ""
 
 
-def _eye(node: Any, view: View) -> str:
+def _eye(node: Any, view: GraphView) -> str:
     return (
         "" if _is_static(view.shapes, list(node.input)) else "its size is not known at build time"
     )
 
 
-def _grid(node: Any, view: View) -> str:
+def _grid(node: Any, view: GraphView) -> str:
     rank = len(view.shapes.get(node.input[0], (None,) * 4))
     return "" if rank == 4 else f"its input has {rank} dimensions, TensorRT supports 4"
 
 
-def _if(node: Any, view: View) -> str:
+def _if(node: Any, view: GraphView) -> str:
     branches = [elements.attribute(node, name) for name in ("then_branch", "else_branch")]
     for one, other in zip(*(branch.output for branch in branches), strict=False):
         ranks = [_rank(each) for each in (one, other)]
@@ -193,7 +193,7 @@ def _rank(value: Any) -> int | None:
     return len(kind.shape.dim) if kind.HasField("shape") else None
 
 
-def _loop(node: Any, view: View) -> str:
+def _loop(node: Any, view: GraphView) -> str:
     carried = len(node.input) - 2
     if len(node.output) <= carried:
         return ""
@@ -203,7 +203,7 @@ def _loop(node: Any, view: View) -> str:
     return ""
 
 
-def _scaling(node: Any, view: View) -> str:
+def _scaling(node: Any, view: GraphView) -> str:
     """Q and DQ: INT8 or a type as small, symmetric, with scales that are known."""
     zero_name = _input(node, 2)
     name = node.input[0] if node.op_type == "DequantizeLinear" else node.output[0]

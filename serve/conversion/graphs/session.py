@@ -13,7 +13,7 @@ import onnxruntime
 
 from serve.conversion.graphs.blame import blaming
 from serve.tensors.datatypes import Array
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 _TYPES = {
     "tensor(float)": "FP32",
@@ -33,7 +33,7 @@ class OnnxModel:
 
     def __init__(self, model: bytes) -> None:
         self._session = session(model)
-        self.signature = Signature(
+        self.signature = ModelSignature(
             "onnx",
             tuple(_spec(each) for each in self._session.get_inputs()),
             tuple(_spec(each) for each in self._session.get_outputs()),
@@ -77,9 +77,9 @@ def check(model: onnx.ModelProto) -> None:
     session(model.SerializeToString())
 
 
-def _spec(value: Any) -> TensorSpec:
+def _spec(value: Any) -> ModelTensor:
     shape = tuple(size if isinstance(size, int) else DYNAMIC for size in value.shape)
-    return TensorSpec(value.name, _TYPES.get(value.type, value.type), shape)
+    return ModelTensor(value.name, _TYPES.get(value.type, value.type), shape)
 
 
 def _texts(array: Array) -> Array:

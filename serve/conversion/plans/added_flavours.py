@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from serve.conversion.plans.accelerator import NAME as ACCELERATED
-from serve.conversion.plans.facts import Facts
+from serve.conversion.plans.facts import PlanFacts
 from serve.conversion.plans.placement import on_gpu
 from serve.core.errors import Invalid
-from serve.core.flavours import Flavour, Flavours
+from serve.core.flavours import Flavour, VersionFlavours
 from serve.core.versions import FLAVOURS, PLANS
 from serve.triton.config import parse
 from serve.triton.layout import ModelFolder
@@ -27,7 +27,7 @@ from serve.triton.layout import ModelFolder
 FORMAT = 1
 
 
-def add_plan(entry: Path, version: int, file: Path, facts: Facts) -> Flavour:
+def add_plan(entry: Path, version: int, file: Path, facts: PlanFacts) -> Flavour:
     """Put a plan into an entry, in the place of an earlier one of the same name."""
     base = parse(ModelFolder(entry).config_text() or "")
     flavour = facts.flavour(on_gpu(base))
@@ -48,7 +48,7 @@ def add_plan(entry: Path, version: int, file: Path, facts: Facts) -> Flavour:
     return flavour
 
 
-def add_flavours(entry: Path, added: Sequence[Flavour]) -> Flavours:
+def add_flavours(entry: Path, added: Sequence[Flavour]) -> VersionFlavours:
     """Write flavours into the entry's list; one of the same name is replaced.
 
     Plans come first, those for one kind of GPU before those for several, `onnx+trt` comes last.
@@ -58,17 +58,17 @@ def add_flavours(entry: Path, added: Sequence[Flavour]) -> Flavours:
     return after
 
 
-def _merged(entry: Path, added: Sequence[Flavour]) -> Flavours:
+def _merged(entry: Path, added: Sequence[Flavour]) -> VersionFlavours:
     """The entry's flavours with these; `Invalid` when they could not be read again."""
     path = entry / FLAVOURS
-    before = Flavours.parse(path.read_text() if path.is_file() else "")
+    before = VersionFlavours.parse(path.read_text() if path.is_file() else "")
     names = {each.name for each in added}
     others = [each for each in before.preferred if each.name not in names]
-    after = Flavours(tuple(sorted([*added, *others], key=_order)), before.base)
-    return Flavours.parse(after.text())
+    after = VersionFlavours(tuple(sorted([*added, *others], key=_order)), before.base)
+    return VersionFlavours.parse(after.text())
 
 
-def _write_list(entry: Path, flavours: Flavours) -> None:
+def _write_list(entry: Path, flavours: VersionFlavours) -> None:
     _replace(entry / FLAVOURS, json.dumps(json.loads(flavours.text()), indent=1) + "\n")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from serve.conversion.faults import failed
 from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.facts import Facts, Hardware, layers_of, require_precision
+from serve.conversion.plans.facts import Hardware, PlanFacts, layers_of, require_precision
 from serve.conversion.plans.onsite import Device, first_device, this_platform, version_of
 from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
@@ -26,7 +26,7 @@ _MOST_ERRORS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PlanOrder:
     """One plan to be built: of which file, into which file."""
 
     onnx: Path
@@ -37,12 +37,12 @@ class Order:
 
 
 def build(
-    order: Order,
+    order: PlanOrder,
     library: Any,
     logger: Any,
     monitor: Any,
     device: Callable[[], Device] = first_device,
-) -> Facts:
+) -> PlanFacts:
     """Write the plan and say what it is; `library` is the module `tensorrt`.
 
     `trt_unsupported` names a node; `trt_build_failed` says what TensorRT said last.
@@ -64,7 +64,7 @@ def build(
     order.plan.write_bytes(content)
     if cache is not None:
         Path(order.options.timing_cache).write_bytes(bytes(cache.serialize()))
-    return Facts(
+    return PlanFacts(
         tensorrt=version_of(order.plan),
         compute_capability=capability,
         device=name,
@@ -81,7 +81,7 @@ def build(
     )
 
 
-def proven(facts: Facts, inspected: str) -> Facts:
+def proven(facts: PlanFacts, inspected: str) -> PlanFacts:
     """The facts with the layers' types; `precision_missing` when they are of another precision."""
     layers = layers_of(inspected)
     require_precision(facts.precision, layers)

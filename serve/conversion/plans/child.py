@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from serve.conversion.child_events import Telling
+from serve.conversion.child_events import EventTeller
 from serve.conversion.events import failure_facts
 from serve.conversion.faults import failed
 from serve.conversion.job import fault_of
@@ -34,7 +34,7 @@ _CORRUPT = ("DecodeError", "InferenceError", "ValidationError")  # what ONNX say
 
 def main() -> None:
     """Do what the file says that the command line names."""
-    telling = Telling()
+    telling = EventTeller()
     try:
         path = Path(sys.argv[1])
         task = json.loads(path.read_bytes())
@@ -47,7 +47,7 @@ def main() -> None:
     telling("done", passed=True)
 
 
-def preflight(task: Mapping[str, Any], telling: Telling) -> Mapping[str, Any]:
+def preflight(task: Mapping[str, Any], telling: EventTeller) -> Mapping[str, Any]:
     """`trt_unsupported` with the first node that TensorRT cannot take; the others are notes."""
     telling("stage", stage="preflight", text="looking for nodes that TensorRT does not support")
     import onnx
@@ -72,23 +72,23 @@ def _where(operator: str, node: str) -> str:
     return f"{operator or 'node'} '{node}': " if operator or node else ""
 
 
-def build(task: Mapping[str, Any], telling: Telling) -> Mapping[str, Any]:
+def build(task: Mapping[str, Any], telling: EventTeller) -> Mapping[str, Any]:
     """The facts of a plan that answers every golden case rightly; it lies where the task says."""
     telling("stage", stage="import", text="importing TensorRT")
     import tensorrt
 
     from serve.conversion.plans import builder
-    from serve.conversion.plans.engine import Memory, PlanModel
+    from serve.conversion.plans.engine import GpuMemory, PlanModel
     from serve.conversion.plans.tensorrt_log import Logger, Monitor
 
     options = Options.from_json(task)
     plan, precision = Path(task["plan"]), Precision(task["precision"])
-    order = builder.Order(Path(task["onnx"]), plan, options, precision, task["image"])
+    order = builder.PlanOrder(Path(task["onnx"]), plan, options, precision, task["image"])
     logger, monitor = Logger(), Monitor(telling)
     telling("stage", stage="build", text="building the plan")
     facts = builder.build(order, tensorrt, logger, monitor)
     telling("stage", stage="golden", text="running the golden cases on the plan")
-    model = PlanModel(tensorrt, plan.read_bytes(), logger, Memory())
+    model = PlanModel(tensorrt, plan.read_bytes(), logger, GpuMemory())
     facts = builder.proven(facts, model.layers({one.name: one.best for one in options.profiles}))
     contract = Path(task["contract"]).parent if task["contract"] else None
     for number, case in enumerate(read_contract(contract).cases if contract else ()):

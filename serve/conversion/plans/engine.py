@@ -17,7 +17,7 @@ from serve.core.errors import ConversionFailed
 from serve.tensors.datatypes import Array, Shape
 
 
-class Memory:
+class GpuMemory:
     """The first GPU's memory; arrays are copied to it and from it."""
 
     def __init__(self, load: Callable[[str], Any] = ctypes.CDLL) -> None:
@@ -70,7 +70,7 @@ class PlanModel:
     `library` is the module `tensorrt`.
     """
 
-    def __init__(self, library: Any, plan: bytes, logger: Any, memory: Memory) -> None:
+    def __init__(self, library: Any, plan: bytes, logger: Any, memory: GpuMemory) -> None:
         self._library = library
         self._runtime = library.Runtime(logger)  # lives as long as the engine
         self.engine = self._runtime.deserialize_cuda_engine(plan)

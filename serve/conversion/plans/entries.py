@@ -11,19 +11,19 @@ from serve.conversion.report import MODEL
 from serve.core.errors import Invalid
 from serve.core.versions import CONTRACT
 from serve.tensors.contracts import Case, read_contract
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 from serve.triton.config import Configuration, parse
 from serve.triton.layout import ModelFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ModelEntry:
     """One version of a model's folder; `config` is the text of config.pbtxt."""
 
     folder: Path
     version: int
     config: str
-    signature: Signature
+    signature: ModelSignature
     cases: tuple[Case, ...]
 
     @property
@@ -52,7 +52,7 @@ class Entry:
         return self.folder / CONTRACT if self.cases else None
 
 
-async def read_entry(folder: Path) -> Entry:
+async def read_entry(folder: Path) -> ModelEntry:
     """The newest version with an ONNX file; `Invalid` for what is no such entry."""
     model = _model(folder)
     versions = [n for n in model.versions() if (model.path / str(n) / MODEL).is_file()]
@@ -69,7 +69,7 @@ async def read_entry(folder: Path) -> Entry:
             try_this=f"servegate convert trt {folder}/{versions[-1]}/{MODEL} --name NAME --out DIR",
         )
     signature = await read_model(model.path / str(versions[-1]) / MODEL)
-    return Entry(model.path, versions[-1], text, signature, read_contract(model.path).cases)
+    return ModelEntry(model.path, versions[-1], text, signature, read_contract(model.path).cases)
 
 
 def _model(folder: Path) -> ModelFolder:

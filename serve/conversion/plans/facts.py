@@ -42,7 +42,7 @@ class Hardware(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PlanFacts:
     """One plan. `seconds` of building; `layers` counts layers by the type they compute in.
 
     `tensorrt` as the plan's header says it, `compute_capability` (`9.0`) and `device` of the GPU
@@ -113,7 +113,7 @@ class Facts:
         return page
 
     @classmethod
-    def from_json(cls, page: Any) -> "Facts":
+    def from_json(cls, page: Any) -> "PlanFacts":
         """Read what `to_json` gave; `Invalid` for anything else."""
         try:
             given = dict(page)

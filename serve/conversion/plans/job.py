@@ -19,7 +19,7 @@ from serve.core.flavours import CAPABILITY
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlanPlace:
     """Where a plan is built. `folder` is the kit's path on the volume `claim`.
 
     `product` (`NVIDIA-H100-80GB-HBM3`) and `compute_capability` (`9.0`) choose the node; both may
@@ -39,7 +39,7 @@ class Place:
     memory: str = "16Gi"
 
 
-def manifest(name: str, place: Place) -> str:
+def manifest(name: str, place: PlanPlace) -> str:
     """The Job as YAML; `Invalid` for what cannot be a path on the volume, or a capability."""
     folder = place.folder.strip("/")
     if not folder or ".." in folder.split("/"):
@@ -60,7 +60,7 @@ def manifest(name: str, place: Place) -> str:
     return text
 
 
-def _pod(place: Place, folder: str) -> dict[str, Any]:
+def _pod(place: PlanPlace, folder: str) -> dict[str, Any]:
     pod: dict[str, Any] = {
         **pods.pod(),
         "restartPolicy": "Never",
@@ -81,7 +81,7 @@ def _pod(place: Place, folder: str) -> dict[str, Any]:
     return pod
 
 
-def _container(place: Place, folder: str) -> dict[str, Any]:
+def _container(place: PlanPlace, folder: str) -> dict[str, Any]:
     resources = {"cpu": place.cpu, "memory": place.memory, "ephemeral-storage": "10Gi"}
     return {
         "name": "build",
@@ -98,7 +98,7 @@ def _container(place: Place, folder: str) -> dict[str, Any]:
     }
 
 
-def _selector(place: Place) -> Mapping[str, str]:
+def _selector(place: PlanPlace) -> Mapping[str, str]:
     found = {}
     if place.product:
         found["nvidia.com/gpu.product"] = place.product

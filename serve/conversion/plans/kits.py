@@ -14,7 +14,7 @@ from typing import Any
 from serve.conversion.faults import failed
 from serve.conversion.plans import onsite
 from serve.conversion.plans.arguments import TRTEXEC, Options, major_of, trtexec
-from serve.conversion.plans.facts import BACKEND, Facts, layers_of, require_precision
+from serve.conversion.plans.facts import BACKEND, PlanFacts, layers_of, require_precision
 from serve.conversion.plans.placement import on_gpu
 from serve.conversion.request import Precision
 from serve.conversion.sources import digest_of
@@ -36,7 +36,7 @@ class Built:
     """A plan that came back in a kit: its file and its facts."""
 
     file: Path
-    facts: Facts
+    facts: PlanFacts
 
 
 def write_kit(
@@ -104,7 +104,9 @@ def read_kit(kit: Path, *, onnx: Path, cases: Sequence[Case]) -> Built:
         heads = [int(head) for head in built.pop("answers")]
         layers = layers_of(_text(kit / onsite.LAYERS))
         keys = ("precision", "profiles", "version_compatible", "hardware", "tf32")
-        facts = Facts.from_json({**built, **{key: asked[key] for key in keys}, "layers": layers})
+        facts = PlanFacts.from_json(
+            {**built, **{key: asked[key] for key in keys}, "layers": layers}
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OSError, Invalid) as error:
         raise failed("trt_build_failed", f"the kit is incomplete: {error}", hint=_AGAIN) from error
     require_precision(facts.precision, layers)

@@ -17,9 +17,9 @@ from typing import Any
 from serve.conversion.child_watch import follow
 from serve.conversion.events import OnEvent
 from serve.conversion.faults import failed
-from serve.conversion.limits import Limits, surroundings
+from serve.conversion.limits import ConversionLimits, surroundings
 from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.facts import Facts
+from serve.conversion.plans.facts import PlanFacts
 from serve.conversion.plans.kits import Built
 from serve.conversion.request import Precision
 from serve.processes import Program
@@ -31,7 +31,7 @@ _OF_THE_GPU = (_HIDDEN, "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "NVIDIA_VISI
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPlan:
     """A plan to be built here. `contract`: the folder of the golden cases, or None for none."""
 
     onnx: Path
@@ -46,7 +46,9 @@ def can_build_here() -> bool:
     return find_spec("tensorrt") is not None
 
 
-async def preflight(onnx: Path, work: Path, *, limits: Limits, on_event: OnEvent) -> Precision:
+async def preflight(
+    onnx: Path, work: Path, *, limits: ConversionLimits, on_event: OnEvent
+) -> Precision:
     """What a file computes in; `trt_unsupported` names the first node that TensorRT cannot take.
 
     `work` is a folder for this call; it is removed.
@@ -59,7 +61,9 @@ async def preflight(onnx: Path, work: Path, *, limits: Limits, on_event: OnEvent
     return kinds[0] if kinds else Precision.FP32
 
 
-async def build_here(wanted: Wanted, work: Path, *, limits: Limits, on_event: OnEvent) -> Built:
+async def build_here(
+    wanted: WantedPlan, work: Path, *, limits: ConversionLimits, on_event: OnEvent
+) -> Built:
     """A plan whose golden answers are right, in `work`. Raises the fault otherwise.
 
     `trt_missing`, `trt_unsupported`, `trt_profile`, `trt_build_failed`, `precision_missing`,
@@ -77,11 +81,11 @@ async def build_here(wanted: Wanted, work: Path, *, limits: Limits, on_event: On
         **wanted.options.to_json(),
     }
     page = await _run(task, work, limits, on_event)
-    return Built(work / _PLAN, Facts.from_json(page))
+    return Built(work / _PLAN, PlanFacts.from_json(page))
 
 
 async def _run(
-    task: Mapping[str, Any], work: Path, limits: Limits, on_event: OnEvent
+    task: Mapping[str, Any], work: Path, limits: ConversionLimits, on_event: OnEvent
 ) -> dict[str, Any]:
     """The result of one child; the folder is gone when there is none."""
     program = _program(task, work)

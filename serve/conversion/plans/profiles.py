@@ -15,7 +15,7 @@ from typing import Any
 from serve.conversion.faults import failed
 from serve.core.errors import ConversionFailed
 from serve.tensors.datatypes import Shape
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 _WRITTEN = re.compile(r"^(?P<name>.+)=(?P<shapes>[0-9x]+:[0-9x]+:[0-9x]+)\Z", re.DOTALL)
 _SHAPE = re.compile(r"^[0-9]{1,9}(x[0-9]{1,9})*\Z")
@@ -77,7 +77,7 @@ def parse_profile(text: str) -> Profile:
 
 
 def profiles(
-    signature: Signature, max_batch_size: int, given: Iterable[Profile] = ()
+    signature: ModelSignature, max_batch_size: int, given: Iterable[Profile] = ()
 ) -> tuple[Profile, ...]:
     """The profile of every input with a free dimension, in the order of the signature.
 
@@ -97,7 +97,7 @@ def profiles(
     return tuple(found)
 
 
-def _by_name(signature: Signature, given: Iterable[Profile]) -> dict[str, Profile]:
+def _by_name(signature: ModelSignature, given: Iterable[Profile]) -> dict[str, Profile]:
     names = [spec.name for spec in signature.inputs]
     found: dict[str, Profile] = {}
     for each in given:
@@ -109,7 +109,7 @@ def _by_name(signature: Signature, given: Iterable[Profile]) -> dict[str, Profil
     return found
 
 
-def _batched(spec: TensorSpec, max_batch_size: int) -> Profile | None:
+def _batched(spec: ModelTensor, max_batch_size: int) -> Profile | None:
     """What goes without saying: a batch of 1 to all, and no other free dimension."""
     if spec.shape is None:
         raise _wrong("the model does not define its number of dimensions", spec.name)
@@ -126,7 +126,7 @@ def _batched(spec: TensorSpec, max_batch_size: int) -> Profile | None:
     return Profile(spec.name, (1, *rest), (max_batch_size, *rest), (max_batch_size, *rest))
 
 
-def _check(spec: TensorSpec, one: Profile, max_batch_size: int) -> None:
+def _check(spec: ModelTensor, one: Profile, max_batch_size: int) -> None:
     if _UNSPEAKABLE & set(spec.name):
         raise _wrong(
             "a name with quotes, spaces or any of , : = \\ cannot have a profile", spec.name

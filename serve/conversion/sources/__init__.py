@@ -5,14 +5,14 @@ Nothing here imports TensorFlow, ONNX or HDF5; what only those can read is read 
 
 from serve.conversion.sources.checks import check_source
 from serve.conversion.sources.folders import digest_of, size_of
-from serve.conversion.sources.kinds import Kind
+from serve.conversion.sources.kinds import SourceKind
 from serve.conversion.sources.operator_scan import Operator, scan
 from serve.conversion.sources.operators import faults_of
 from serve.conversion.sources.signatures import choose_signature, faults_of_tensors
 
 __all__ = [
-    "Kind",
     "Operator",
+    "SourceKind",
     "check_source",
     "choose_signature",
     "digest_of",

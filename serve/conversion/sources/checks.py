@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from serve.conversion.faults import failed
-from serve.conversion.model_reader import TooLarge, TooSlow, ask_waiting
+from serve.conversion.model_reader import ReaderTooSlow, TooLarge, ask_waiting
 from serve.conversion.sources.folders import check_folder
 from serve.conversion.sources.graph import Graph, read_graph
 from serve.conversion.sources.keras_config import KerasModel, read_keras_config
-from serve.conversion.sources.kinds import Kind, kind_of
+from serve.conversion.sources.kinds import SourceKind, kind_of
 from serve.conversion.sources.onnx_files import check_onnx
 from serve.conversion.sources.operator_scan import loading_of
 from serve.conversion.sources.operators import faults_of_loading
@@ -20,20 +20,20 @@ _WEIGHTS = {"VarHandleOp", "VariableV2"}
 _SECONDS, _MEMORY = 120.0, 2 << 30  # of the process that reads HDF5
 
 
-def check_source(path: Path, *, most: int = MOST) -> Kind:
+def check_source(path: Path, *, most: int = MOST) -> SourceKind:
     """The kind of a source that is harmless to open; `ConversionFailed` with the worst fault.
 
     No code of it is run, and nothing but a process under limits reads HDF5. It waits for that.
     """
     kind = kind_of(path)
-    if kind is Kind.SAVEDMODEL:
+    if kind is SourceKind.SAVEDMODEL:
         check_folder(path, most=most)
         _raise_first(faults_of_graph(path, read_graph(path)))
         return kind
     size = path.stat().st_size
     if size > most:
         raise failed("source_too_large", f"'{path.name}' has {size} bytes, the limit is {most}")
-    if kind is Kind.ONNX:
+    if kind is SourceKind.ONNX:
         check_onnx(path, most=most)
     else:
         _raise_first(read_keras(path, kind, most=most).faults)
@@ -51,9 +51,9 @@ def faults_of_graph(folder: Path, graph: Graph) -> tuple[ConversionFailed, ...]:
     return tuple(faults)
 
 
-def read_keras(path: Path, kind: Kind, *, most: int = MOST) -> KerasModel:
+def read_keras(path: Path, kind: SourceKind, *, most: int = MOST) -> KerasModel:
     """What a .keras or .h5 says of itself, once its container has been found harmless."""
-    if kind is Kind.KERAS:
+    if kind is SourceKind.KERAS:
         check_archive(path, most=most)
         model = read_keras_config(read_config(path))
         if not model.faults:  # the file is refused already
@@ -72,7 +72,7 @@ def read_keras(path: Path, kind: Kind, *, most: int = MOST) -> KerasModel:
 def _hdf5(path: Path) -> dict[str, object]:
     try:
         found = ask_waiting("hdf5", path, timeout=_SECONDS, memory=_MEMORY)
-    except (TooSlow, TooLarge) as error:
+    except (ReaderTooSlow, TooLarge) as error:
         raise failed("source_too_large", error.why) from error
     except Invalid as error:
         raise failed("source_corrupt", error.why) from error

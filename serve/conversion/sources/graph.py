@@ -44,7 +44,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class GraphBody:
     """The nodes of a graph or function by name, and those whose values it gives back."""
 
     nodes: Mapping[str, Node]
@@ -60,7 +60,7 @@ class Graph:
     """
 
     budget: Budget
-    main: Body = field(default_factory=lambda: Body({}, ()))
+    main: GraphBody = field(default_factory=lambda: GraphBody({}, ()))
     functions: dict[str, bytes] = field(default_factory=dict)
     signatures: dict[str, tuple[str, ...]] = field(default_factory=dict)
     initializer: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Graph:
     concrete: dict[str, bytes] = field(default_factory=dict)
     tags: frozenset[str] = frozenset()
 
-    def body(self, name: str) -> Body:
+    def body(self, name: str) -> GraphBody:
         """Read the function of this name, which has to be there."""
         nodes: dict[str, Node] = {}
         results: list[str] = []
@@ -79,7 +79,7 @@ class Graph:
                 nodes[node.name] = node
             elif number == _RETURN:
                 results.append(self.budget.entry(message_of(value))[1].decode("utf-8", "replace"))
-        return Body(nodes, tuple(map(_producer, results)))
+        return GraphBody(nodes, tuple(map(_producer, results)))
 
 
 def read_graph(folder: Path) -> Graph:
@@ -156,7 +156,7 @@ def _old_initializers(collection: bytes, budget: Budget) -> Iterator[str]:
                 yield _producer(text_of(node))
 
 
-def _main(message: bytes, graph: Graph) -> Body:
+def _main(message: bytes, graph: Graph) -> GraphBody:
     nodes: dict[str, Node] = {}
     for number, value in graph.budget.fields(message):
         if number == _NODE:
@@ -168,7 +168,7 @@ def _main(message: bytes, graph: Graph) -> Body:
                     graph.functions[_declared(message_of(function), graph.budget)] = message_of(
                         function
                     )
-    return Body(nodes, ())
+    return GraphBody(nodes, ())
 
 
 def _declared(function: bytes, budget: Budget) -> str:

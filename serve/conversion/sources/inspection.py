@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from serve.conversion.events import failure_facts, failure_of
 from serve.conversion.sources.keras_config import Layer
-from serve.conversion.sources.kinds import Kind
+from serve.conversion.sources.kinds import SourceKind
 from serve.conversion.sources.operator_scan import Operator
 from serve.core.errors import ConversionFailed, Invalid
 
@@ -34,7 +34,7 @@ class Inspection:
     """
 
     name: str
-    kind: Kind
+    kind: SourceKind
     size: int = 0
     digest: str = ""
     tags: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Inspection:
         try:
             return cls(
                 str(page["name"]),
-                Kind(page["kind"]),
+                SourceKind(page["kind"]),
                 int(page["size"]),
                 str(page["digest"]),
                 tuple(page["tags"]),

@@ -17,7 +17,7 @@ from serve.conversion.sources.composites import faults_of_composites
 from serve.conversion.sources.folders import check_folder, digest_of, size_of
 from serve.conversion.sources.graph import read_graph
 from serve.conversion.sources.inspection import Inspection
-from serve.conversion.sources.kinds import Kind, kind_of
+from serve.conversion.sources.kinds import SourceKind, kind_of
 from serve.conversion.sources.known import KNOWN
 from serve.conversion.sources.needs import memory_of, needs_of
 from serve.conversion.sources.onnx_files import check_onnx
@@ -25,17 +25,17 @@ from serve.conversion.sources.operator_scan import Operator, operators_of
 from serve.conversion.sources.operators import faults_of
 from serve.conversion.sources.signatures import choose_signature, faults_of_tensors
 from serve.core.errors import ConversionFailed, Invalid
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 
 def read(path: Path, signature: str = "", most: str = str(MOST)) -> Inspection:
     """The inspection of a source; `ConversionFailed` only where there is none that could be."""
     kind = kind_of(path)
     look: Callable[[Inspection, Path, str, int], Inspection] = {
-        Kind.SAVEDMODEL: _savedmodel,
-        Kind.KERAS: _keras,
-        Kind.H5: _keras,
-        Kind.ONNX: _onnx,
+        SourceKind.SAVEDMODEL: _savedmodel,
+        SourceKind.KERAS: _keras,
+        SourceKind.H5: _keras,
+        SourceKind.ONNX: _onnx,
     }[kind]
     found = Inspection(path.name, kind)
     try:
@@ -48,8 +48,8 @@ def read(path: Path, signature: str = "", most: str = str(MOST)) -> Inspection:
         return replace(found, faults=(error,))
 
 
-def _check_size(path: Path, kind: Kind, most: int) -> None:
-    if kind is Kind.SAVEDMODEL:
+def _check_size(path: Path, kind: SourceKind, most: int) -> None:
+    if kind is SourceKind.SAVEDMODEL:
         check_folder(path, most=most)
     elif path.stat().st_size > most:
         raise failed("source_too_large", f"'{path.name}' has more than {most} bytes")
@@ -89,8 +89,8 @@ def _savedmodel(found: Inspection, path: Path, wanted: str, most: int) -> Inspec
     )
 
 
-def _specs(page: Any) -> Signature:
-    return Signature.from_json({"format": "savedmodel", "facts": {}, **page})
+def _specs(page: Any) -> ModelSignature:
+    return ModelSignature.from_json({"format": "savedmodel", "facts": {}, **page})
 
 
 def _keras(found: Inspection, path: Path, wanted: str, most: int) -> Inspection:
@@ -120,7 +120,7 @@ def _onnx(found: Inspection, path: Path, wanted: str, most: int) -> Inspection:
         missing = failed("converter_missing", "the package onnx is not installed")
         raise missing from error
     try:
-        told: Signature = reader.read(path)
+        told: ModelSignature = reader.read(path)
     except Invalid as error:
         raise failed("source_corrupt", error.why) from error
     names = told.facts["operators"]
@@ -146,7 +146,7 @@ def _onnx(found: Inspection, path: Path, wanted: str, most: int) -> Inspection:
 
 
 def _with_needs(
-    found: Inspection, operators: tuple[Operator, ...], specs: Signature | None
+    found: Inspection, operators: tuple[Operator, ...], specs: ModelSignature | None
 ) -> Inspection:
     staying = [each.name for each in operators if each.count > each.vanishing]
     datatypes = {spec.datatype for spec in (*specs.inputs, *specs.outputs)} if specs else set()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from serve.conversion.faults import failed
-from serve.conversion.model_reader import TooLarge, TooSlow, ask
+from serve.conversion.model_reader import ReaderTooSlow, TooLarge, ask
 from serve.conversion.sources.checks import MOST
 from serve.conversion.sources.inspection import Inspection
 from serve.core.errors import Invalid
@@ -25,7 +25,7 @@ async def inspect(
     """
     try:
         page = await ask("inspection", path, signature, str(most), timeout=timeout, memory=memory)
-    except TooSlow as error:
+    except ReaderTooSlow as error:
         raise failed("timed_out", error.why) from error
     except TooLarge as error:
         raise failed("out_of_memory", error.why) from error

@@ -11,7 +11,7 @@ ZIP, HDF5 = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n"
 PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".dill", ".cloudpickle")
 
 
-class Kind(StrEnum):
+class SourceKind(StrEnum):
     """What a source is."""
 
     SAVEDMODEL = "savedmodel"
@@ -20,11 +20,16 @@ class Kind(StrEnum):
     ONNX = "onnx"
 
 
-SUFFIXES = {".keras": Kind.KERAS, ".h5": Kind.H5, ".hdf5": Kind.H5, ".onnx": Kind.ONNX}
-_STARTS = {Kind.KERAS: (ZIP, "a zip archive"), Kind.H5: (HDF5, "an HDF5 file")}
+SUFFIXES = {
+    ".keras": SourceKind.KERAS,
+    ".h5": SourceKind.H5,
+    ".hdf5": SourceKind.H5,
+    ".onnx": SourceKind.ONNX,
+}
+_STARTS = {SourceKind.KERAS: (ZIP, "a zip archive"), SourceKind.H5: (HDF5, "an HDF5 file")}
 
 
-def kind_of(path: Path) -> Kind:
+def kind_of(path: Path) -> SourceKind:
     """The kind of a source; no more of it is read than eight bytes.
 
     `source_missing`, `source_unknown`, `pickle_refused`, or `source_corrupt` for a file that does
@@ -51,9 +56,9 @@ def kind_of(path: Path) -> Kind:
     return kind
 
 
-def _kind_of_folder(path: Path) -> Kind:
+def _kind_of_folder(path: Path) -> SourceKind:
     if stat.S_ISREG(_mode(path / GRAPH_FILE)):
-        return Kind.SAVEDMODEL
+        return SourceKind.SAVEDMODEL
     why = f"the folder '{path.name}' has no {GRAPH_FILE}"
     hint = ""
     if (path / GRAPH_TEXT).exists():
@@ -69,7 +74,7 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _check_start(path: Path, kind: Kind) -> None:
+def _check_start(path: Path, kind: SourceKind) -> None:
     try:
         with path.open("rb") as file:
             start = file.read(8)
@@ -83,7 +88,7 @@ def _check_start(path: Path, kind: Kind) -> None:
     if start.startswith(wanted):
         return
     why = f"'{path.name}' is not {words}"
-    if kind is Kind.KERAS and start.startswith(HDF5):
+    if kind is SourceKind.KERAS and start.startswith(HDF5):
         raise failed("source_corrupt", f"{why} but an HDF5 file", hint="rename it to .h5")
     if is_pickle(start):
         raise failed("pickle_refused", f"{why} but a pickle")

@@ -6,7 +6,7 @@ These are estimates of before: what TensorRT cannot take is told for certain fro
 from collections.abc import Iterable
 
 from serve.conversion.sources.inspection import Need
-from serve.conversion.sources.kinds import Kind
+from serve.conversion.sources.kinds import SourceKind
 
 # The base is what TensorFlow and tf2onnx take for an empty graph, the rate what they took for a
 # ResNet50: 3.2 GB for 102 MB of weights, each pass over the graph copying it.
@@ -20,9 +20,9 @@ _NOT_PARSED = (
 )
 
 
-def memory_of(kind: Kind, weights: int) -> int:
+def memory_of(kind: SourceKind, weights: int) -> int:
     """Bytes that a conversion of so many bytes of weights takes at its peak, about."""
-    base, rate = (ONNX_BASE, ONNX_RATE) if kind is Kind.ONNX else (BASE, RATE)
+    base, rate = (ONNX_BASE, ONNX_RATE) if kind is SourceKind.ONNX else (BASE, RATE)
     return base + rate * weights
 
 

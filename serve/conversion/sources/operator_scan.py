@@ -16,7 +16,7 @@ from types import MappingProxyType
 from serve.conversion.faults import failed
 from serve.conversion.sources.composites import faults_of_composites
 from serve.conversion.sources.dangers import DANGEROUS, RANDOM
-from serve.conversion.sources.graph import Body, Graph, Node, read_graph
+from serve.conversion.sources.graph import Graph, GraphBody, Node, read_graph
 
 SHOWN = 5  # nodes that are told by name
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
@@ -101,7 +101,7 @@ def _operator(name: str, tally: _Tally) -> Operator:
     return Operator(name, tally.count, tuple(nodes), tally.gone, tuple(sorted(tally.types)))
 
 
-def _reached(main: Body, outputs: tuple[str, ...]) -> Body:
+def _reached(main: GraphBody, outputs: tuple[str, ...]) -> GraphBody:
     """The part of the main graph that the outputs need or wait for."""
     found: dict[str, Node] = {}
     waiting = list(outputs)
@@ -110,11 +110,11 @@ def _reached(main: Body, outputs: tuple[str, ...]) -> Body:
         if node is not None and node.name not in found:
             found[node.name] = node
             waiting += node.inputs
-    return Body(found, outputs)
+    return GraphBody(found, outputs)
 
 
 def _count(
-    graph: Graph, body: Body, tallies: dict[str, _Tally], *, is_needed: bool, is_main: bool
+    graph: Graph, body: GraphBody, tallies: dict[str, _Tally], *, is_needed: bool, is_main: bool
 ) -> list[tuple[str, bool]]:
     """Count a body's operators; the functions that it calls, and whether their results stay."""
     staying = _needed(body) - _constant(body) if is_needed else set()
@@ -143,7 +143,7 @@ def _name(node: Node) -> str:
     return f"PrintV2({node.target[:100]})" if is_file else node.operator
 
 
-def _reads_asset(node: Node, body: Body, graph: Graph, *, is_main: bool) -> bool:
+def _reads_asset(node: Node, body: GraphBody, graph: Graph, *, is_main: bool) -> bool:
     """Whether it fills a table from the model's own asset, which is no other file.
 
     In a function that comes in as an argument, in the main graph from the asset's node.
@@ -154,7 +154,7 @@ def _reads_asset(node: Node, body: Body, graph: Graph, *, is_main: bool) -> bool
     return source in graph.assets if is_main else source not in body.nodes
 
 
-def _needed(body: Body) -> set[str]:
+def _needed(body: GraphBody) -> set[str]:
     """The nodes that the results are computed from."""
     found: set[str] = set()
     waiting = [name for name in body.results if not name.startswith("^")]
@@ -166,7 +166,7 @@ def _needed(body: Body) -> set[str]:
     return found
 
 
-def _constant(body: Body) -> set[str]:
+def _constant(body: GraphBody) -> set[str]:
     """The nodes that depend on constants and weights only, and that give the same each time."""
     users: dict[str, list[str]] = {}
     missing: dict[str, int] = {}

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from serve.conversion.faults import failed
 from serve.core.errors import ConversionFailed
 from serve.tensors.datatypes import DATATYPES
-from serve.tensors.signature import TensorSpec
+from serve.tensors.signature import ModelTensor
 
 KERAS, DEFAULT = "serve", "serving_default"
 _NO_TENSORS = {"sparse tensor", "composite tensor", "resource", "variant"}
@@ -35,7 +35,7 @@ def _are_same(names: Collection[str]) -> bool:
     return not isinstance(names, Mapping) or names[KERAS] == names[DEFAULT]
 
 
-def faults_of_tensors(specs: Collection[TensorSpec]) -> tuple[ConversionFailed, ...]:
+def faults_of_tensors(specs: Collection[ModelTensor]) -> tuple[ConversionFailed, ...]:
     """What keeps inputs and outputs from being plain tensors of Triton, one fault for each."""
     found = []
     for spec in specs:

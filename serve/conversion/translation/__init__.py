@@ -7,12 +7,12 @@ read, `translate` makes the graph, and `SourceModel` is what that graph is held 
 from serve.conversion.translation.channels import channels_first
 from serve.conversion.translation.handlers import known_operators
 from serve.conversion.translation.prepared_copy import prepare
-from serve.conversion.translation.source_kinds import Opened, open_source
+from serve.conversion.translation.source_kinds import OpenedSource, open_source
 from serve.conversion.translation.source_model import SourceModel
 from serve.conversion.translation.translation import translate
 
 __all__ = [
-    "Opened",
+    "OpenedSource",
     "SourceModel",
     "channels_first",
     "known_operators",

@@ -8,12 +8,12 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from serve.conversion.faults import failed
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 
 TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # axes, as transposing takes them
 
 
-def channels_first(signature: Signature, names: Collection[str]) -> Signature:
+def channels_first(signature: ModelSignature, names: Collection[str]) -> ModelSignature:
     """The signature with these inputs channels first; `unsupported_input` for what is no image."""
     if lost := sorted(set(names) - {spec.name for spec in signature.inputs}):
         raise failed(
@@ -27,7 +27,7 @@ def channels_first(signature: Signature, names: Collection[str]) -> Signature:
     )
 
 
-def _turned(spec: TensorSpec) -> TensorSpec:
+def _turned(spec: ModelTensor) -> ModelTensor:
     if spec.shape is None or len(spec.shape) != len(TO_FIRST):
         raise failed(
             "unsupported_input",

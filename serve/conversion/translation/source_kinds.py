@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serve.conversion.faults import failed
-from serve.conversion.sources import Kind, check_source
+from serve.conversion.sources import SourceKind, check_source
 from serve.core.errors import ConversionFailed
 
 EXPORTED = "exported"  # the folder in the work folder
@@ -22,24 +22,24 @@ _UNKNOWN = ("Could not locate", "Unknown layer", "Unknown object", "could not be
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSource:
     """A SavedModel's folder (or an ONNX file), where it came from, and facts for the report."""
 
     folder: Path
-    kind: Kind
+    kind: SourceKind
     facts: Mapping[str, Any]
 
 
-def open_source(path: Path, work: Path) -> Opened:
+def open_source(path: Path, work: Path) -> OpenedSource:
     """Check the source, and export it below `work` where it is no SavedModel or ONNX file."""
     kind = check_source(path)
-    if kind not in (Kind.KERAS, Kind.H5):
-        return Opened(path, kind, MappingProxyType({"kind": str(kind)}))
-    model = _keras_model(path) if kind is Kind.KERAS else _hdf5_model(path, work)
+    if kind not in (SourceKind.KERAS, SourceKind.H5):
+        return OpenedSource(path, kind, MappingProxyType({"kind": str(kind)}))
+    model = _keras_model(path) if kind is SourceKind.KERAS else _hdf5_model(path, work)
     folder = work / EXPORTED
     _export(model, folder)
     facts = {"kind": str(kind), "keras_model": model.name, "parameters": int(model.count_params())}
-    return Opened(folder, kind, MappingProxyType(facts))
+    return OpenedSource(folder, kind, MappingProxyType(facts))
 
 
 def _keras_model(path: Path) -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from serve.conversion.faults import failed
 from serve.core.errors import ConversionFailed
 from serve.tensors.datatypes import Array
-from serve.tensors.signature import DYNAMIC, Signature, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
 
 SERVE = "serve"
 DATATYPES = {
@@ -36,7 +36,7 @@ class SourceModel:
             raise failed("unknown_signature", f"it has no signature '{name}'")
         self.function = self.loaded.signatures[name]
         self._specs: dict[str, Any] = dict(self.function.structured_input_signature[1])
-        self.signature = Signature(
+        self.signature = ModelSignature(
             "savedmodel",
             tuple(_spec(key, self._specs[key]) for key in sorted(self._specs)),
             tuple(
@@ -85,7 +85,7 @@ def _not_loaded(error: Exception) -> ConversionFailed:
     return failed("source_corrupt", f"TensorFlow fails with {type(error).__name__}: {line}")
 
 
-def _spec(name: str, spec: Any) -> TensorSpec:
+def _spec(name: str, spec: Any) -> ModelTensor:
     if not isinstance(spec, tf.TensorSpec | tf.Tensor):
         kind = type(spec).__name__.removesuffix("Spec")
         raise failed("unsupported_input", f"'{name}' is a {kind}", operator=kind, node=name)
@@ -97,8 +97,8 @@ def _spec(name: str, spec: Any) -> TensorSpec:
             node=name,
         )
     if spec.shape.rank is None:
-        return TensorSpec(name, datatype, None)
-    return TensorSpec(
+        return ModelTensor(name, datatype, None)
+    return ModelTensor(
         name, datatype, tuple(DYNAMIC if size is None else size for size in spec.shape.as_list())
     )
 

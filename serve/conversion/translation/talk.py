@@ -17,7 +17,7 @@ _UNMAPPED = "Tensorflow op [%s: %s] is not supported"
 _NOT_CONVERTED = "Failed to convert node"
 
 
-class Talk(logging.Handler):
+class TranslationTalk(logging.Handler):
     """The errors that were said, in their order."""
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class Talk(logging.Handler):
 
 
 @contextmanager
-def heard() -> Iterator[Talk]:
+def heard() -> Iterator[TranslationTalk]:
     """Listen to tf2onnx."""
-    talk, logger = Talk(), logging.getLogger(_LOGGER)
+    talk, logger = TranslationTalk(), logging.getLogger(_LOGGER)
     logger.addHandler(talk)
     try:
         yield talk

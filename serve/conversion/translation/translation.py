@@ -21,19 +21,21 @@ from tf2onnx import optimizer, tfonnx, utils
 
 from serve.conversion.events import Tell
 from serve.conversion.faults import failed
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 from serve.conversion.translation import handlers
 from serve.conversion.translation.frozen_graph import LARGEST, Frozen, freeze
 from serve.conversion.translation.order import make_orders_repeatable
 from serve.conversion.translation.source_model import SourceModel
 from serve.conversion.translation.talk import heard
 from serve.core.errors import ConversionFailed
-from serve.tensors.signature import Signature
+from serve.tensors.signature import ModelSignature
 
 PRODUCER = "servegate"
 
 
-def translate(folder: Path, signature: str, request: Request, tell: Tell) -> onnx.ModelProto:
+def translate(
+    folder: Path, signature: str, request: ConversionRequest, tell: Tell
+) -> onnx.ModelProto:
     """The graph, its inputs and outputs called and ordered as in the signature.
 
     `ConversionFailed` names operator and node where one is to blame.
@@ -55,7 +57,7 @@ def translate(folder: Path, signature: str, request: Request, tell: Tell) -> onn
     return model
 
 
-def _check_names(signature: Signature) -> None:
+def _check_names(signature: ModelSignature) -> None:
     given = {spec.name for spec in signature.inputs}
     for spec in signature.outputs:
         if spec.name in given:
@@ -74,7 +76,7 @@ def _only_new_garbage() -> Iterator[None]:
         gc.collect()
 
 
-def _model(frozen: Frozen, request: Request, tell: Tell) -> onnx.ModelProto:
+def _model(frozen: Frozen, request: ConversionRequest, tell: Tell) -> onnx.ModelProto:
     with tf.device("/cpu:0"):
         try:
             graph = _optimised(_graph(frozen, request), in_place=True)
@@ -91,7 +93,7 @@ def _model(frozen: Frozen, request: Request, tell: Tell) -> onnx.ModelProto:
     return model
 
 
-def _graph(frozen: Frozen, request: Request) -> Any:
+def _graph(frozen: Frozen, request: ConversionRequest) -> Any:
     """The graph in ONNX's operators."""
     utils.INTERNAL_NAME = 1  # of the counter in its names
     make_orders_repeatable()

@@ -18,9 +18,9 @@ from serve.core.calls import Account, Reply
 from serve.core.errors import NotSent, OutcomeUnknown
 from serve.listeners.grpc.model_names import StreamRestoring
 from serve.proxy.attempts import Attempt
-from serve.triton.grpc_upstream import Leg, Upstream
+from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.wire.grpc_heads import AnswerHead
-from serve.wire.grpc_messages import Messages
+from serve.wire.grpc_messages import MessageCutter
 from serve.wire.http2 import END_STREAM
 from serve.wire.http2_stream import Piece
 from serve.wire.kserve_grpc import stream_sentence
@@ -38,7 +38,7 @@ def branch_key(attempt: Attempt) -> tuple[str, str]:
     return attempt.replica.name, "" if choice is None else choice.target.physical_name
 
 
-class Share:
+class BranchAccount:
     """What the access log says of one branch, or of a message that was refused. See `Origin`."""
 
     __slots__ = ("answered", "answered_at", "received", "sent_at", "stream")
@@ -60,11 +60,15 @@ class Branch:
     """One upstream stream. `said` are pieces of answers, and whether a message ends there."""
 
     def __init__(
-        self, stream: "StreamCall", attempt: Attempt, restoring: StreamRestoring, share: Share
+        self,
+        stream: "StreamCall",
+        attempt: Attempt,
+        restoring: StreamRestoring,
+        share: BranchAccount,
     ) -> None:
         self.attempt = attempt
         self.share = share
-        self.leg: Leg | None = None
+        self.leg: UpstreamLeg | None = None
         self.said: deque[tuple[Piece, bool]] = deque()
         self.trailers: AnswerHead | None = None
         self.kept: list[Piece] | None = []  # the first message, as long as it may be repeated
@@ -72,7 +76,7 @@ class Branch:
         self.is_leaving = False  # its replica does; only what it still owes is waited for
         self._kept_size = 0
         self._stream = stream
-        self._messages = Messages()
+        self._messages = MessageCutter()
         self._restoring = restoring
 
     def __repr__(self) -> str:
@@ -151,7 +155,7 @@ class Branch:
 
     # --- back -------------------------------------------------------------------------------------
 
-    def on_answer(self, leg: Leg, piece: Piece) -> None:
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
         """A piece of the answers."""
         if self.kept is not None and self._is_refused(piece):
             leg.consume(len(piece))
@@ -173,7 +177,7 @@ class Branch:
         refusal = Reply(NOT_FOUND, b"", (), sentence)
         return bool(sentence) and self._stream.on_branch_refused(self, refusal)
 
-    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
         """The branch's end."""
         if self.kept is not None and trailers.status:
             refusal = Reply(trailers.status, b"", (), trailers.message)
@@ -185,13 +189,13 @@ class Branch:
         self.leg, self.trailers = None, trailers
         self._stream.on_branch_answer(self, head)
 
-    def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
+    def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
         """Both."""
         self.on_answer(leg, piece)
         if self.leg is leg:
             self.on_trailers(leg, trailers)
 
-    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         """The leg has broken."""
         self.leg = None
         self._stream.on_branch_lost(self, error)

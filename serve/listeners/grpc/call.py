@@ -16,7 +16,7 @@ from serve.core.errors import (
 )
 from serve.listeners.grpc.context import ClientLink, GrpcContext
 from serve.proxy.attempts import Attempt
-from serve.triton.grpc_upstream import Leg
+from serve.triton.grpc_upstream import UpstreamLeg
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, error_block
 from serve.wire.grpc_messages import message
 from serve.wire.grpc_requests import RequestHead, readable, told_id
@@ -146,7 +146,7 @@ class ClientCall(Stream):
         if not self.is_remote_closed and not self.queue:
             link.reset(self, NO_ERROR)
 
-    def let_go(self, leg: Leg, attempt: Attempt, *, is_whole: bool, until: float) -> None:
+    def let_go(self, leg: UpstreamLeg, attempt: Attempt, *, is_whole: bool, until: float) -> None:
         """No caller waits for this leg any more; one that ends inside a message is always reset.
 
         Where Triton goes on with it, it keeps the slot of the attempt, which is ended after this.

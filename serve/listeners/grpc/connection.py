@@ -18,8 +18,14 @@ from serve.listeners.grpc.unary_call import UnaryCall
 from serve.wire import http2, kserve_grpc, protobuf
 from serve.wire.grpc_heads import status_block
 from serve.wire.grpc_requests import RequestHead
-from serve.wire.hpack_blocks import Blocks
-from serve.wire.http2 import END_STREAM, ENHANCE_YOUR_CALM, PROTOCOL_ERROR, Fault, Malformed
+from serve.wire.hpack_blocks import HeaderBlocks
+from serve.wire.http2 import (
+    END_STREAM,
+    ENHANCE_YOUR_CALM,
+    PROTOCOL_ERROR,
+    ConnectionFault,
+    Malformed,
+)
 from serve.wire.http2_stream import Stream
 from serve.wire.status import OK
 
@@ -66,7 +72,7 @@ class GrpcClientConnection(ClientLink):
         self._limits = context.limits
         self._clients = clients
         self.preface = http2.PREFACE
-        self._blocks = Blocks(context.heads, context.limits.head)
+        self._blocks = HeaderBlocks(context.heads, context.limits.head)
         self._last_word: float | None = None  # when the second GOAWAY is due
         self._is_going = False  # it has been said
         self._last_taken = 0  # the stream that it named
@@ -197,7 +203,7 @@ class GrpcClientConnection(ClientLink):
         """A limit is exceeded: the client is to go when its calls have ended, or at once."""
         has_calls = any(one.has_begun for one in self.streams.values())  # type: ignore[attr-defined]
         if self._was_warned or not has_calls:
-            raise Fault(ENHANCE_YOUR_CALM, why)
+            raise ConnectionFault(ENHANCE_YOUR_CALM, why)
         self._was_warned = True
         self._talk = self._faults = self._cancelled = 0
         self._say_last(ENHANCE_YOUR_CALM, why)

@@ -9,12 +9,12 @@ from serve.core.replicas import Replica
 from serve.listeners.grpc.services import Service
 from serve.listeners.incomplete import Incomplete
 from serve.proxy.gateway import Gateway
-from serve.triton.grpc_connection import Connection
+from serve.triton.grpc_connection import GrpcConnection
 from serve.triton.grpc_pool import GrpcPool
 from serve.wire import kserve_grpc, protobuf
 from serve.wire.grpc_head_templates import RequestMemo
 from serve.wire.grpc_heads import timeout_field
-from serve.wire.grpc_requests import Requests, made_up_ids
+from serve.wire.grpc_requests import GrpcRequestReader, made_up_ids
 from serve.wire.hpack_blocks import literal
 from serve.wire.request_ids import fresh_ids
 
@@ -46,7 +46,7 @@ class GrpcContext:
         self.clock = clock
         self.is_draining = is_draining
         self.services = services
-        self.heads = RequestMemo(Requests(limits.head, kserve_grpc.OWN | services.keys()))
+        self.heads = RequestMemo(GrpcRequestReader(limits.head, kserve_grpc.OWN | services.keys()))
         self.words = fresh_ids()  # one for each connection
         self.longest = limits.call
         self.may_forward = cancel != "absorb"
@@ -93,7 +93,7 @@ class GrpcContext:
         return known
 
 
-class ClientLink(Connection):
+class ClientLink(GrpcConnection):
     """A client's connection, as its calls know it. `peer` is the client's address.
 
     `names` is the template of the names that its calls get when the client gives none: one word for

@@ -20,8 +20,8 @@ from serve.core.errors import (
     UnknownVersion,
 )
 from serve.core.snapshot import Snapshot
-from serve.listeners.fleet import PATIENCE, Part, ask_all
-from serve.listeners.grpc.services import Asked, Service, Unary
+from serve.listeners.fleet import PATIENCE, ReplicaQuestion, ask_all
+from serve.listeners.grpc.services import Service, ServiceRequest, Unary
 from serve.listeners.waits import until_awake, until_loaded
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
@@ -29,7 +29,7 @@ from serve.proxy.routing import targets_of
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.grpc_question import ask
 from serve.wire import statistics, statistics_grpc
-from serve.wire.statistics import Entry, Names, Tally
+from serve.wire.statistics import Entry, ReplicaTally, StatisticsNames
 from serve.wire.statistics_grpc import INDEX, METADATA, STATISTICS
 from serve.wire.status import GRPC_NAMES, OK
 
@@ -44,7 +44,7 @@ class FleetGrpc:
         self._gateway = gateway
         self._pool = pool
         self._clock = clock
-        self._tally = Tally()
+        self._tally = ReplicaTally()
 
     def __repr__(self) -> str:
         return f"<FleetGrpc {self._tally!r}>"
@@ -57,7 +57,7 @@ class FleetGrpc:
             METADATA: Unary(self.metadata),
         }
 
-    async def statistics(self, asked: Asked) -> Reply:
+    async def statistics(self, asked: ServiceRequest) -> Reply:
         """What was counted, of one model or of all that the caller may see."""
         model, version = statistics_grpc.asked_about(asked.message)
         call = asked.call(Verb.STATS, model, version)
@@ -68,23 +68,23 @@ class FleetGrpc:
 
         def merge(good: dict[str, list[Entry]], is_whole: bool) -> list[Entry]:
             whole = is_whole and not model
-            return self._tally.merged(good, Names(snapshot), sees, is_complete=whole)
+            return self._tally.merged(good, StatisticsNames(snapshot), sees, is_complete=whole)
 
         return self._ended(call, await self._ask(call, STATISTICS, parts, begun, merge), begun)
 
-    async def index(self, asked: Asked) -> Reply:
+    async def index(self, asked: ServiceRequest) -> Reply:
         """All models that the caller may see; one is READY when it is ready anywhere."""
         call = asked.call(Verb.INDEX)
         snapshot, sees = self._gateway.fleet(call)
         begun = self._clock()
-        parts = [Part(replica, asked.message) for replica in snapshot.replicas.values()]
+        parts = [ReplicaQuestion(replica, asked.message) for replica in snapshot.replicas.values()]
 
         def merge(good: dict[str, list[Entry]], is_whole: bool) -> list[Entry]:
-            return statistics.index(good.values(), Names(snapshot), sees)
+            return statistics.index(good.values(), StatisticsNames(snapshot), sees)
 
         return self._ended(call, await self._ask(call, INDEX, parts, begun, merge), begun)
 
-    async def metadata(self, asked: Asked) -> Reply:
+    async def metadata(self, asked: ServiceRequest) -> Reply:
         """What one replica says of a model, and which versions are ready anywhere."""
         model, version = statistics_grpc.asked_about(asked.message)
         call = asked.call(Verb.METADATA, model, version)
@@ -146,7 +146,7 @@ class FleetGrpc:
         self,
         call: Call,
         method: str,
-        parts: Collection[Part],
+        parts: Collection[ReplicaQuestion],
         begun: float,
         merge: Callable[[dict[str, list[Entry]], bool], list[Entry]],
     ) -> Reply:
@@ -156,7 +156,7 @@ class FleetGrpc:
                 raise NoReplica(call.model, call.selector)
             seconds = min(PATIENCE, call.deadline - begun)
 
-            async def one(part: Part) -> Reply:
+            async def one(part: ReplicaQuestion) -> Reply:
                 return await ask(
                     self._pool, part.replica, method, part.question, seconds=seconds, limit=LARGEST
                 )
@@ -185,11 +185,11 @@ class FleetGrpc:
         return reply
 
 
-def _parts(call: Call, snapshot: Snapshot, sees: Sees) -> Collection[Part]:
+def _parts(call: Call, snapshot: Snapshot, sees: Sees) -> Collection[ReplicaQuestion]:
     """Who is asked what for statistics; `BadRequest` in Triton's words when there is no such."""
     if not call.model:
-        return [Part(replica, b"") for replica in snapshot.replicas.values()]
-    parts: dict[tuple[str, bytes], Part] = {}
+        return [ReplicaQuestion(replica, b"") for replica in snapshot.replicas.values()]
+    parts: dict[tuple[str, bytes], ReplicaQuestion] = {}
     try:
         targets = targets_of(call, snapshot, sees)
     except UnknownModel as error:
@@ -201,5 +201,5 @@ def _parts(call: Call, snapshot: Snapshot, sees: Sees) -> Collection[Part]:
         number = str(target.physical_version) if call.selector else ""
         message = statistics_grpc.question(target.physical_name, number)
         for name in target.replicas:
-            parts[name, message] = Part(snapshot.replicas[name], message)
+            parts[name, message] = ReplicaQuestion(snapshot.replicas[name], message)
     return list(parts.values())

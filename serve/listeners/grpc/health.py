@@ -6,7 +6,7 @@ Triton answers for itself, whatever service is asked for, and has no Watch (seen
 from collections.abc import Callable
 
 from serve.core.calls import Reply
-from serve.listeners.grpc.services import Asked, Service, Unary
+from serve.listeners.grpc.services import Service, ServiceRequest, Unary
 from serve.proxy.gateway import Gateway
 from serve.wire import protobuf
 from serve.wire.status import OK
@@ -18,7 +18,7 @@ SERVING, NOT_SERVING = 1, 2  # HealthCheckResponse.ServingStatus
 def health(gateway: Gateway, is_draining: Callable[[], bool]) -> dict[str, Service]:
     """The service, for `KServeGrpc(services=…)`."""
 
-    async def check(asked: Asked) -> Reply:
+    async def check(asked: ServiceRequest) -> Reply:
         is_serving = gateway.is_ready() and not is_draining()
         return Reply(OK, protobuf.number(1, SERVING if is_serving else NOT_SERVING))
 

@@ -14,24 +14,24 @@ The statistics of a model keep the names that Triton counts under.
 from collections.abc import Iterator, Mapping
 
 from serve.core.calls import Verb
-from serve.core.snapshot import Target
+from serve.core.snapshot import VersionTarget
 from serve.wire import model_names, protobuf
-from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages
+from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, MessageCutter
 from serve.wire.http2_stream import Piece
 
 _FRONT = 1 << 16  # bytes of an answer in which names are looked for
 _JOIN = 1 << 15  # bytes up to which a copy is cheaper than a frame of its own
 
 
-class Restoring:
+class RestoredAnswer:
     """One answer of a version that has other names in Triton."""
 
     __slots__ = ("_messages", "_suffix", "_target")
 
-    def __init__(self, verb: Verb, target: Target) -> None:
+    def __init__(self, verb: Verb, target: VersionTarget) -> None:
         self._target = target
         self._suffix = _suffix(verb, target)
-        self._messages = Messages()
+        self._messages = MessageCutter()
 
     def in_sentence(self, sentence: str) -> str:
         """An error message with the model's own name."""
@@ -49,7 +49,7 @@ class Restoring:
                 yield self._suffix
 
 
-def _suffix(verb: Verb, target: Target) -> bytes:
+def _suffix(verb: Verb, target: VersionTarget) -> bytes:
     name = protobuf.field(1, target.model.encode())
     if verb is Verb.INFER:
         return name + protobuf.field(2, str(target.version).encode())
@@ -66,7 +66,7 @@ class StreamRestoring:
 
     __slots__ = ("_front", "_is_looking", "_renamed", "_suffix")
 
-    def __init__(self, renamed: Mapping[str, Target]) -> None:
+    def __init__(self, renamed: Mapping[str, VersionTarget]) -> None:
         self._renamed = renamed
         self._front = b""  # the start of a message whose names are looked for, prefix included
         self._is_looking = False

@@ -6,7 +6,7 @@ It tells what is public anyway, the protocol, so it needs no key.
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
-from serve.listeners.grpc.services import Asked, Service, Streaming
+from serve.listeners.grpc.services import Service, ServiceRequest, Streaming
 from serve.wire.reflection import METHODS, Reflection
 
 DESCRIPTORS = Path(__file__).with_name("descriptors.binpb")
@@ -31,7 +31,7 @@ class ReflectionService:
         return dict.fromkeys(METHODS, Streaming(self.answer))
 
     async def answer(
-        self, asked: Asked, messages: AsyncIterator[bytes]
+        self, asked: ServiceRequest, messages: AsyncIterator[bytes]
     ) -> AsyncGenerator[bytes, None]:
         """One answer to each message."""
         reflection = self._reflection

@@ -13,14 +13,14 @@ from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.context import ClientLink, GrpcContext
 from serve.listeners.grpc.services import (
     LARGEST_IN_STREAM,
-    Asked,
     Service,
+    ServiceRequest,
     StreamHandler,
     Unary,
     UnaryHandler,
 )
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS
-from serve.wire.grpc_messages import Messages, cut_off, inflate, message, read_prefix, second
+from serve.wire.grpc_messages import MessageCutter, cut_off, inflate, message, read_prefix, second
 from serve.wire.grpc_requests import RequestHead, metadata
 from serve.wire.http2_stream import Piece
 
@@ -45,7 +45,7 @@ class ServiceCall(ClientCall):
         self, link: ClientLink, number: int, context: GrpcContext, head: RequestHead
     ) -> None:
         super().__init__(link, number, context, head)
-        self._messages = Messages()
+        self._messages = MessageCutter()
         self._parts: list[Piece] = []  # of the present message
         self._flag = 0
         self._held = 0  # bytes that the board counts for this call
@@ -107,10 +107,10 @@ class ServiceCall(ClientCall):
         self._held += count
         self.context.board.held += count
 
-    def asked(self, body: bytes) -> Asked:
+    def asked(self, body: bytes) -> ServiceRequest:
         """The call as its handler sees it."""
         head = self.head
-        return Asked(
+        return ServiceRequest(
             method=head.method,
             message=body,
             metadata=metadata(head, self.context.heads.fields),

@@ -32,13 +32,13 @@ when the gateway stops. Messages come whole, inflated, and without their prefix;
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from serve.core.calls import Call, Headers, Origin, Reply, Verb
+from serve.core.calls import Call, CallOrigin, Headers, Reply, Verb
 
 LARGEST_IN_STREAM = 1 << 18  # bytes of one message of a stream
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServiceRequest:
     """One call of a service. `message` is the request, empty for a stream.
 
     `metadata` is what the client sent beyond what gRPC itself needs, `credential` the value of its
@@ -51,7 +51,7 @@ class Asked:
     credential: bytes = field(repr=False)
     deadline: float
     request_id: str
-    origin: Origin
+    origin: CallOrigin
 
     def call(self, verb: Verb, model: str = "", selector: str = "", sequence: str = "") -> Call:
         """The call as the gateway wants it."""
@@ -67,8 +67,8 @@ class Asked:
         )
 
 
-UnaryHandler = Callable[[Asked], Awaitable[Reply]]
-StreamHandler = Callable[[Asked, AsyncIterator[bytes]], AsyncGenerator[bytes, None]]
+UnaryHandler = Callable[[ServiceRequest], Awaitable[Reply]]
+StreamHandler = Callable[[ServiceRequest, AsyncIterator[bytes]], AsyncGenerator[bytes, None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,16 +33,23 @@ from serve.core.errors import (
     ServegateError,
 )
 from serve.core.limits import FIRST, SMALL
-from serve.core.snapshot import Target
-from serve.listeners.grpc.branch import Branch, Share, branch_key
+from serve.core.snapshot import VersionTarget
+from serve.listeners.grpc.branch import Branch, BranchAccount, branch_key
 from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.context import ClientLink, GrpcContext
 from serve.listeners.grpc.model_names import StreamRestoring
 from serve.proxy.attempts import Attempt
-from serve.triton.grpc_upstream import Leg, Upstream
+from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.wire import kserve_grpc, protobuf
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, AnswerHead, error_block
-from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, Messages, inflate, message, read_prefix
+from serve.wire.grpc_messages import (
+    PREFIX,
+    PREFIX_SIZE,
+    MessageCutter,
+    inflate,
+    message,
+    read_prefix,
+)
 from serve.wire.grpc_requests import RequestHead
 from serve.wire.http2 import END_STREAM
 from serve.wire.http2_stream import Piece
@@ -57,7 +64,7 @@ class Sleep:
     __slots__ = ("_attempt", "_stream", "body", "is_last", "share")
 
     def __init__(
-        self, stream: "StreamCall", call: Call, share: Share, body: bytes, is_last: bool
+        self, stream: "StreamCall", call: Call, share: BranchAccount, body: bytes, is_last: bool
     ) -> None:
         self.share = share
         self.body = body
@@ -131,10 +138,10 @@ class StreamCall(ClientCall):
         self._stalled: object | None = None  # waits for a replica, and all messages behind it
         self._into: Branch | None = None  # where the present message goes
         self._is_skipping = False  # the rest of it is dropped
-        self._renamed: dict[str, Target] = {}  # versions that Triton knows by other names
+        self._renamed: dict[str, VersionTarget] = {}  # versions that Triton knows by other names
         self._last_replica = ""
         self.deadline = context.clock() + head.timeout  # streams may live long
-        self._messages = Messages()
+        self._messages = MessageCutter()
         self._inbox: deque[tuple[bytes, Piece, bool]] = deque()
         self._prefix = b""  # of the message that is not routed yet
         self._front: list[Piece] = []  # what has come of it
@@ -143,7 +150,7 @@ class StreamCall(ClientCall):
         self._error: ServegateError | None = None  # it was refused, and its id is not known yet
         self._is_holding = False  # it is read as a whole
         self._suffix = b""  # what is appended to it
-        self._walk = protobuf.Walk()  # over it
+        self._walk = protobuf.FieldWalk()  # over it
 
     @property
     def has_begun(self) -> bool:
@@ -263,7 +270,7 @@ class StreamCall(ClientCall):
 
     def _route(self, model: str, version: str, sequence: str, body: bytes, is_last: bool) -> None:
         """Send the message to the replica that the gateway chooses, or refuse it."""
-        share = Share(self, len(body) if is_last else read_prefix(self._prefix)[1])
+        share = BranchAccount(self, len(body) if is_last else read_prefix(self._prefix)[1])
         try:
             self.check_room()
             selector = kserve_grpc.selector_of(version) if version else ""
@@ -282,7 +289,7 @@ class StreamCall(ClientCall):
             return
         self._send(attempt, share, body, is_last)
 
-    def _send(self, attempt: Attempt, share: Share, body: bytes, is_last: bool) -> None:
+    def _send(self, attempt: Attempt, share: BranchAccount, body: bytes, is_last: bool) -> None:
         """Send a message, of which this has come, to the replica of the attempt."""
         self._let_go_of_front()
         self._suffix = b""
@@ -298,7 +305,7 @@ class StreamCall(ClientCall):
             branch.send(start + self._suffix, is_last=True)
         else:
             branch.send(start, is_last=False)
-            self._into, self._walk = branch, protobuf.Walk()
+            self._into, self._walk = branch, protobuf.FieldWalk()
             self._walk.follow(body)
         if branch.leg is None:
             self._connect(branch)
@@ -341,7 +348,7 @@ class StreamCall(ClientCall):
 
     # --- branches ---------------------------------------------------------------------------------
 
-    def _branch(self, attempt: Attempt, share: Share) -> Branch:
+    def _branch(self, attempt: Attempt, share: BranchAccount) -> Branch:
         """The branch for the model of this attempt; a new one keeps the attempt open."""
         self._last_replica = attempt.replica.name
         key = branch_key(attempt)
@@ -368,7 +375,7 @@ class StreamCall(ClientCall):
         else:
             branch.on_connected(upstream)
 
-    def open_leg(self, branch: Branch, upstream: Upstream, piece: Piece) -> Leg:
+    def open_leg(self, branch: Branch, upstream: Upstream, piece: Piece) -> UpstreamLeg:
         """A stream on this connection. Answers are read here, so they must not come compressed."""
         block = self.head.plain + self.context.timeout(upstream.replica, self.deadline)
         return upstream.open(branch, block, piece, 0, self)

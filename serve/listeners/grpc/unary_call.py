@@ -39,9 +39,9 @@ from serve.core.errors import (
 from serve.core.limits import FIRST, SMALL
 from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.context import ClientLink, GrpcContext
-from serve.listeners.grpc.model_names import Restoring
+from serve.listeners.grpc.model_names import RestoredAnswer
 from serve.proxy.attempts import NOWHERE, Attempt
-from serve.triton.grpc_upstream import Leg, Upstream
+from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.wire import protobuf
 from serve.wire.grpc_heads import AnswerHead
 from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, cut_off, inflate, read_prefix, second
@@ -94,16 +94,16 @@ class UnaryCall(ClientCall):
     ) -> None:
         ClientCall.__init__(self, link, number, context, head)
         self._attempt: Attempt | None = None
-        self._leg: Leg | None = None
+        self._leg: UpstreamLeg | None = None
         self._front = b""  # what came before the names were known
         self._arriving: Arriving | None = None  # until it can be sent
         self._whole: list[Piece] | None = None  # a message that has to be held
         self._left = 0  # bytes of the message that are still to come
         self._suffix = b""
-        self._walk: protobuf.Walk | None = None  # over a message that passes in pieces
+        self._walk: protobuf.FieldWalk | None = None  # over a message that passes in pieces
         self._pieces: list[Piece] | None = None  # what was sent, as long as it may be repeated
         self._held = 0  # bytes that the board counts for this call
-        self._restoring: Restoring | None = None
+        self._restoring: RestoredAnswer | None = None
         self._sent_at = 0.0  # when a slow request ended
         self._answered_at = 0.0  # when an answer began
 
@@ -184,7 +184,7 @@ class UnaryCall(ClientCall):
             return protobuf.whole_names(piece, PREFIX_SIZE)
         found = protobuf.names(piece, PREFIX_SIZE, stop)
         if found is not None:
-            self._walk = protobuf.Walk()
+            self._walk = protobuf.FieldWalk()
             self._walk.follow(piece, PREFIX_SIZE)
         return found
 
@@ -318,7 +318,7 @@ class UnaryCall(ClientCall):
         if choice is not None:
             self._suffix = self.context.names(choice)
             if choice.is_renamed:
-                self._restoring = Restoring(attempt.call.verb, choice.target)
+                self._restoring = RestoredAnswer(attempt.call.verb, choice.target)
         suffix = self._suffix
         prefix = PREFIX.pack(0, length + len(suffix))
         if self._left:
@@ -401,7 +401,7 @@ class UnaryCall(ClientCall):
         if not self.is_ended:
             self._go_elsewhere(error)
 
-    def on_lost(self, leg: Leg, error: NotSent | OutcomeUnknown) -> None:
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         """The leg has broken."""
         self._leg = self.source = None
         if isinstance(error, OutcomeUnknown):
@@ -432,7 +432,7 @@ class UnaryCall(ClientCall):
 
     # --- the answer -------------------------------------------------------------------------------
 
-    def on_answer(self, leg: Leg, piece: Piece) -> None:
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
         """A piece of the answer."""
         head, restoring = leg.head, self._restoring
         if head is not None:
@@ -450,7 +450,7 @@ class UnaryCall(ClientCall):
             for part in restoring.pass_on(piece):
                 self.link.send_data(self, part)
 
-    def on_trailers(self, leg: Leg, trailers: AnswerHead) -> None:
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
         """The status. One that refuses the call may send it to another replica."""
         attempt = self._attempt
         assert attempt is not None
@@ -472,7 +472,7 @@ class UnaryCall(ClientCall):
             block = trailers.with_message(self._restoring.in_sentence(trailers.message))
         self.end_with(block + self.context.decision(attempt.decision))
 
-    def on_whole_answer(self, leg: Leg, piece: Piece, trailers: AnswerHead) -> None:
+    def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
         """All of it at once, which is the usual case."""
         attempt, head = self._attempt, leg.head
         assert attempt is not None and head is not None
@@ -489,7 +489,7 @@ class UnaryCall(ClientCall):
         self.on_answer(leg, piece)
         self.on_trailers(leg, trailers)
 
-    def _executed(self, leg: Leg) -> None:
+    def _executed(self, leg: UpstreamLeg) -> None:
         """The head of the answer goes to the client: there is nothing to repeat any more."""
         leg.head = None
         self.is_head_sent = True

@@ -17,7 +17,7 @@ from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, request_line
 from serve.wire import kserve_http
 from serve.wire.known_heads import KnownHead, Pattern
-from serve.wire.kserve_http import Question, upstream_path
+from serve.wire.kserve_http import KServeQuestion, upstream_path
 from serve.wire.request_ids import GIVEN, TOLD, fresh_ids, usable
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class HttpContext:
         self.clients: set[HttpClientConnection] = set()
         self.heads: dict[bytes, KnownHead] = {}
         self._patterns: dict[bytes, Pattern] = {}
-        self._asked: dict[bytes, Question] = {}
+        self._asked: dict[bytes, KServeQuestion] = {}
         self._request_lines: dict[tuple[str, str, int, str], bytes] = {}
         self._decisions: dict[str, bytes] = {}
 
@@ -74,7 +74,7 @@ class HttpContext:
             if len(memo) > _REMEMBERED:
                 memo.clear()
 
-    def predict_call(self, method: bytes, url: bytes) -> Question | None:
+    def predict_call(self, method: bytes, url: bytes) -> KServeQuestion | None:
         """What a predict request asks for; None for every other request."""
         if method != b"POST":
             return None
@@ -85,7 +85,7 @@ class HttpContext:
                 found = kserve_http.parse("POST", path)
             except ServegateError:
                 return None
-            if not isinstance(found, Question) or found.verb not in PREDICTIONS:
+            if not isinstance(found, KServeQuestion) or found.verb not in PREDICTIONS:
                 return None
             asked = found
             if len(url) <= _LONGEST_REMEMBERED:

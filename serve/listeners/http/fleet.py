@@ -11,7 +11,7 @@ from typing import Any
 from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import NoReplica, ServegateError
 from serve.core.snapshot import Snapshot
-from serve.listeners.fleet import PATIENCE, Heard, Part, ask_all
+from serve.listeners.fleet import PATIENCE, FleetAnswers, ReplicaQuestion, ask_all
 from serve.listeners.http.request import HttpRequest
 from serve.proxy.attempts import NOWHERE
 from serve.proxy.gateway import Gateway
@@ -19,7 +19,7 @@ from serve.proxy.routing import targets_of
 from serve.triton.http_pool import Pool, header_lines, request_line
 from serve.wire import statistics
 from serve.wire.kserve_http import end_to_end, upstream_path
-from serve.wire.statistics import Entry, Names, Tally
+from serve.wire.statistics import Entry, ReplicaTally, StatisticsNames
 
 _CODINGS = (b"accept-encoding", b"content-encoding")  # what is merged has to be readable
 _JSON = (b"content-type", b"application/json")
@@ -32,7 +32,7 @@ class FleetHttp:
         self._gateway = gateway
         self._pool = pool
         self._clock = clock
-        self._tally = Tally()
+        self._tally = ReplicaTally()
 
     def __repr__(self) -> str:
         return f"<FleetHttp {self._tally!r}>"
@@ -59,7 +59,7 @@ class FleetHttp:
         headers: Headers,
         body: bytes,
     ) -> Reply:
-        names, parts = Names(snapshot), _parts(call, snapshot, sees)
+        names, parts = StatisticsNames(snapshot), _parts(call, snapshot, sees)
         if not parts:
             raise NoReplica(call.model, call.selector)
         passed = [pair for pair in end_to_end(headers) if pair[0] not in _CODINGS]
@@ -81,21 +81,26 @@ class FleetHttp:
         return _reply({"model_stats": merged}, heard)
 
 
-def _parts(call: Call, snapshot: Snapshot, sees: Callable[[str], bool]) -> list[Part]:
+def _parts(call: Call, snapshot: Snapshot, sees: Callable[[str], bool]) -> list[ReplicaQuestion]:
     """Which replicas are asked for what: those that hold the versions which are asked about."""
     if call.verb is Verb.INDEX:
         replicas = snapshot.replicas.values()
-        return [Part(one, request_line("POST", one, "/v2/repository/index")) for one in replicas]
+        return [
+            ReplicaQuestion(one, request_line("POST", one, "/v2/repository/index"))
+            for one in replicas
+        ]
     if not call.model:
         replicas = snapshot.replicas.values()
-        return [Part(one, request_line("GET", one, "/v2/models/stats")) for one in replicas]
-    parts: dict[tuple[str, str], Part] = {}
+        return [
+            ReplicaQuestion(one, request_line("GET", one, "/v2/models/stats")) for one in replicas
+        ]
+    parts: dict[tuple[str, str], ReplicaQuestion] = {}
     for target in targets_of(call, snapshot, sees):
         version = target.physical_version if call.selector else None
         path = upstream_path(Verb.STATS, target.physical_name, version)
         for name in target.replicas:
             replica = snapshot.replicas[name]
-            parts[name, path] = Part(replica, request_line("GET", replica, path))
+            parts[name, path] = ReplicaQuestion(replica, request_line("GET", replica, path))
     return list(parts.values())
 
 
@@ -108,6 +113,6 @@ def _entries(reply: Reply) -> list[Entry] | None:
     return [{**entry, "name": str(entry["name"])} for entry in entries]
 
 
-def _reply(told: Any, heard: Heard) -> Reply:
+def _reply(told: Any, heard: FleetAnswers) -> Reply:
     body = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
     return Reply(200, body.encode(), (_JSON, *heard.headers))

@@ -30,7 +30,7 @@ from serve.proxy.attempts import Attempt
 from serve.proxy.gateway import Gateway
 from serve.triton.http_pool import Pool, header_lines, request_line
 from serve.wire import kserve_http, model_names
-from serve.wire.kserve_http import Probe, Question
+from serve.wire.kserve_http import HealthProbe, KServeQuestion
 from serve.wire.request_ids import TOLD
 from serve.wire.status import http_error, no_statistics, not_ready
 
@@ -91,9 +91,9 @@ class KServeHttp(HttpContext):
         await send({"type": "http.response.body", "body": reply.body})
 
     async def _answer(
-        self, asked: Question | Probe, origin: HttpRequest, receive: Receive
+        self, asked: KServeQuestion | HealthProbe, origin: HttpRequest, receive: Receive
     ) -> Reply:
-        if isinstance(asked, Probe):
+        if isinstance(asked, HealthProbe):
             return self._health(asked)
         call = Call(
             "http",
@@ -181,9 +181,9 @@ class KServeHttp(HttpContext):
         finally:
             attempt.left()
 
-    def _health(self, probe: Probe) -> Reply:
+    def _health(self, probe: HealthProbe) -> Reply:
         """An empty answer satisfies Triton's clients, a JSON object those of Open Inference."""
-        good = probe is Probe.LIVE or (self.gateway.is_ready() and not self._is_draining())
+        good = probe is HealthProbe.LIVE or (self.gateway.is_ready() and not self._is_draining())
         body = json.dumps({probe.value: good}, separators=(",", ":")).encode()
         return Reply(200 if good else 400, body, ((b"content-type", b"application/json"),))
 

@@ -45,7 +45,7 @@ from serve.core.errors import (
     TooSlow,
 )
 from serve.core.limits import FIRST, SMALL
-from serve.core.snapshot import Target
+from serve.core.snapshot import VersionTarget
 from serve.listeners.http.context import HttpContext
 from serve.listeners.http.splice import WORTHWHILE, Splice
 from serve.proxy.attempts import NOWHERE, Attempt
@@ -54,7 +54,7 @@ from serve.triton.http_pool import broken
 from serve.wire import model_names
 from serve.wire.decompression import FREE, Inflation, inflated_head
 from serve.wire.http_head import ReplyHead
-from serve.wire.kserve_http import InferHead, Question, infer_head
+from serve.wire.kserve_http import InferHead, KServeQuestion, infer_head
 from serve.wire.sequences import sequence_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class HttpPredictCall:
     request_id = b""  # once it is known, given or made up
     lines = b""  # that are passed on, when they are not those of the head
     _upstream: HttpConnection | None = None
-    _target: Target | None = None  # when Triton knows it by other names than callers do
+    _target: VersionTarget | None = None  # when Triton knows it by other names than callers do
     _pieces: list[bytes] | None  # None once they are too many to be kept
     _owed_since = 0.0  # by the clock, while it waits for a body that has not come
     _sent = 0.0  # when, by the clock, the whole request had been handed on
@@ -101,13 +101,13 @@ class HttpPredictCall:
     _grows = False  # the answer goes out in chunks
     _heard = 0.0  # when, by the clock, the answer began
     _answered = 0  # bytes of its body that the client has been sent, or soon will be
-    _events: model_names.Events | None = None  # of an answer that is a stream of them
+    _events: model_names.RestoredEvents | None = None  # of an answer that is a stream of them
 
     def __init__(
         self,
         client: HttpClientConnection,
         context: HttpContext,
-        asked: Question,
+        asked: KServeQuestion,
         headers: list[tuple[bytes, bytes]],
         head: InferHead,
     ) -> None:
@@ -497,7 +497,7 @@ class HttpPredictCall:
             return
         target, is_good = self._target, 200 <= head.status < 300
         if target is not None and is_good and head.length is None and head.is_event_stream:
-            self._events = model_names.Events(target)
+            self._events = model_names.RestoredEvents(target)
             self._begin_answer(attempt, head, self._events.restored(body), is_whole=False)
             return
         self._answer = [body]
@@ -746,7 +746,7 @@ class HttpPredictCall:
             self._drop_pieces()
 
 
-def _restored(head: ReplyHead, body: bytes, target: Target) -> tuple[ReplyHead, bytes]:
+def _restored(head: ReplyHead, body: bytes, target: VersionTarget) -> tuple[ReplyHead, bytes]:
     """A whole answer with the model's own name in it."""
     if 200 <= head.status < 300:
         restored = model_names.in_answer(body, target) or body

@@ -31,15 +31,15 @@ from serve.core.errors import (
     UnknownModel,
 )
 from serve.core.limits import Limits
-from serve.core.snapshot import ModelView, Target
+from serve.core.snapshot import ModelView, VersionTarget
 from serve.listeners.waits import until_awake, until_loaded
 from serve.processes.compute import ComputeProcess
 from serve.processes.kernel import return_memory
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
 from serve.tensors.tfserving_examples import label_table
-from serve.tensors.tfserving_infer import Body, infer_body, read_outputs
-from serve.tensors.tfserving_tensors import LARGE, Signature, Tensor, signature_of
+from serve.tensors.tfserving_infer import InferBody, infer_body, read_outputs
+from serve.tensors.tfserving_tensors import LARGE, RawTensor, ServingSignature, signature_of
 from serve.triton.http_connection import HttpConnection
 from serve.triton.http_pool import Pool, header_lines, request_line
 from serve.wire import model_names
@@ -65,7 +65,7 @@ T = TypeVar("T")
 class _Known:
     """What is known of one version in Triton: its signature, and labels by output."""
 
-    signature: Signature
+    signature: ServingSignature
     labels: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
 
 
@@ -173,7 +173,7 @@ class TfServing:
             self._generation = choice.generation
         return self._known.get(_key(choice.target))
 
-    def learn(self, attempt: Attempt, signature: Signature) -> _Known:
+    def learn(self, attempt: Attempt, signature: ServingSignature) -> _Known:
         """Keep the signature of the version that the attempt goes to."""
         assert attempt.choice is not None
         known = self._known[_key(attempt.choice.target)] = _Known(signature)
@@ -219,12 +219,12 @@ class Calling:
         return self._target.version
 
     @property
-    def _target(self) -> Target:
+    def _target(self) -> VersionTarget:
         choice = self.attempt.choice
         assert choice is not None
         return choice.target
 
-    async def signature(self) -> Signature:
+    async def signature(self) -> ServingSignature:
         """What the version takes and gives."""
         known = self._facade.known(self.attempt)
         if known is None:
@@ -237,13 +237,13 @@ class Calling:
         return known.signature
 
     async def infer(
-        self, inputs: Mapping[str, Tensor], outputs: Sequence[str] = ()
-    ) -> dict[str, Tensor]:
+        self, inputs: Mapping[str, RawTensor], outputs: Sequence[str] = ()
+    ) -> dict[str, RawTensor]:
         """Execute the model; all outputs unless some are named."""
         return read_outputs(*await self.execute(inputs, outputs))
 
     async def execute(
-        self, inputs: Mapping[str, Tensor], outputs: Sequence[str] = ()
+        self, inputs: Mapping[str, RawTensor], outputs: Sequence[str] = ()
     ) -> tuple[bytes, int | None]:
         """The same, for `read_outputs`: the answer, and the length of its JSON head."""
         known = self._facade.known(self.attempt)
@@ -253,7 +253,7 @@ class Calling:
         return await self._execute(infer_body(inputs, outputs))
 
     async def labels(
-        self, inputs: Mapping[str, Tensor], output: str, count: int
+        self, inputs: Mapping[str, RawTensor], output: str, count: int
     ) -> tuple[bytes, ...]:
         """The labels of an output's classes, from one more execution when they are not known."""
         known = self._facade.known(self.attempt)
@@ -269,7 +269,7 @@ class Calling:
         """The answer is made: the call has ended."""
         self.attempt.answered(0 if self.attempt.call.protocol == "grpc" else 200, good=True)
 
-    async def _execute(self, body: Body) -> tuple[bytes, int | None]:
+    async def _execute(self, body: InferBody) -> tuple[bytes, int | None]:
         begun = self._facade.clock()
         lines = (
             b"%b: %d\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
@@ -339,5 +339,5 @@ def _in_thread(work: Callable[[], T]) -> T:
         gc.enable()
 
 
-def _key(target: Target) -> tuple[str, int]:
+def _key(target: VersionTarget) -> tuple[str, int]:
     return target.physical_name, target.physical_version

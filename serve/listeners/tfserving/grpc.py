@@ -13,10 +13,10 @@ from typing import Any
 
 from serve.core.calls import Account, Call, Headers, Reply, Verb
 from serve.core.errors import BadRequest, ServegateError, Unparsable
-from serve.listeners.grpc.services import Asked, Service, Unary
+from serve.listeners.grpc.services import Service, ServiceRequest, Unary
 from serve.listeners.tfserving.facade import WEIGHT, Calling, TfServing, away
 from serve.tensors.tfserving_proto import declared_size, fill, tensor_of
-from serve.tensors.tfserving_tensors import Port, Signature, Tensor, kind_of
+from serve.tensors.tfserving_tensors import Port, RawTensor, ServingSignature, kind_of
 from serve.wire import tfserving_rest as wire
 from serve.wire.status import grpc_error
 from serve.wire.tfserving_messages import (
@@ -33,14 +33,14 @@ _CODES = {"OK": 0, "UNAVAILABLE": 14}
 _SIGNATURE_DEF = "signature_def"
 _PRINTABLE = re.compile(rb"[\t\x20-\x7e]*\Z")
 
-Handler = Callable[[Asked, Servable, Any], Coroutine[Any, Any, Reply]]
+Handler = Callable[[ServiceRequest, Servable, Any], Coroutine[Any, Any, Reply]]
 
 
 @dataclass(slots=True)
 class _Origin:
     """Where a call came from, and what its answer weighs before it is sent."""
 
-    asked: Asked
+    asked: ServiceRequest
     answered: int = 0
     upstream: float = 0.0
 
@@ -68,7 +68,7 @@ class TfServingGrpc:
         }
         return {path: Unary(partial(self._answer, *method)) for path, method in methods.items()}
 
-    async def _answer(self, kind: str, handler: Handler, asked: Asked) -> Reply:
+    async def _answer(self, kind: str, handler: Handler, asked: ServiceRequest) -> Reply:
         """One call, with its errors in TensorFlow Serving's words."""
         servable: Servable | None = None
         try:
@@ -83,7 +83,7 @@ class TfServingGrpc:
             ours = () if isinstance(error, TritonRefused) else grpc_error(error).headers
             return Reply(said.grpc, b"", ours, said.message)
 
-    async def _predict(self, asked: Asked, servable: Servable, request: Any) -> Reply:
+    async def _predict(self, asked: ServiceRequest, servable: Servable, request: Any) -> Reply:
         origin = _Origin(asked)
         call = _call(asked, Verb.INFER, servable, origin)
         self._facade.check(call)
@@ -102,7 +102,7 @@ class TfServingGrpc:
             calling.answered()
         return Reply(0, body, ((b"servegate-version", calling.attempt.decision.encode()),))
 
-    async def _metadata(self, asked: Asked, servable: Servable, request: Any) -> Reply:
+    async def _metadata(self, asked: ServiceRequest, servable: Servable, request: Any) -> Reply:
         fields = request.metadata_field
         if not fields:
             raise BadRequest("GetModelMetadataRequest must specify at least one metadata_field")
@@ -117,7 +117,7 @@ class TfServingGrpc:
             calling.answered()
         return Reply(0, body, ((b"servegate-version", calling.attempt.decision.encode()),))
 
-    async def _status(self, asked: Asked, servable: Servable, request: Any) -> Reply:
+    async def _status(self, asked: ServiceRequest, servable: Servable, request: Any) -> Reply:
         origin = _Origin(asked)
         call = _call(asked, Verb.READY, servable, origin)
         body = _statuses(self._facade.statuses(call, servable))
@@ -125,10 +125,10 @@ class TfServingGrpc:
         self._facade.answered(call)
         return Reply(0, body)
 
-    def _begin(self, call: Call, asked: Asked) -> AbstractAsyncContextManager[Calling]:
+    def _begin(self, call: Call, asked: ServiceRequest) -> AbstractAsyncContextManager[Calling]:
         return self._facade.begin(call, _passed_on(asked.metadata))
 
-    def _inputs(self, request: Any, signature: Signature) -> dict[str, Tensor]:
+    def _inputs(self, request: Any, signature: ServingSignature) -> dict[str, RawTensor]:
         _check_names(set(request.inputs), signature)
         limit = self._facade.limits.inflated
         return {name: tensor_of(proto, name, limit) for name, proto in request.inputs.items()}
@@ -155,7 +155,7 @@ def _servable(request: Any) -> Servable:
     return Servable(spec.name, version, spec.version_label)
 
 
-def _call(asked: Asked, verb: Verb, servable: Servable, origin: _Origin) -> Call:
+def _call(asked: ServiceRequest, verb: Verb, servable: Servable, origin: _Origin) -> Call:
     return replace(asked.call(verb, servable.model, servable.selector), origin=origin)
 
 
@@ -168,7 +168,7 @@ def _passed_on(metadata: Headers) -> Headers:
     )
 
 
-def _check_names(sent: set[str], signature: Signature) -> None:
+def _check_names(sent: set[str], signature: ServingSignature) -> None:
     required = {port.name for port in signature.required}
     extra, missing = sent - {port.name for port in signature.inputs}, required - sent
     if extra or missing:
@@ -179,7 +179,7 @@ def _check_names(sent: set[str], signature: Signature) -> None:
         )
 
 
-def _filtered(wanted: Sequence[str], signature: Signature) -> tuple[str, ...]:
+def _filtered(wanted: Sequence[str], signature: ServingSignature) -> tuple[str, ...]:
     """The outputs that a request names; empty for all."""
     for number, name in enumerate(wanted):
         if signature.output(name) is None:
@@ -200,7 +200,7 @@ def _names(names: set[str]) -> str:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def _predicted(model: str, version: int, outputs: Mapping[str, Tensor]) -> bytes:
+def _predicted(model: str, version: int, outputs: Mapping[str, RawTensor]) -> bytes:
     response = messages().make("PredictResponse")
     _write_spec(response, model, version, wire.DEFAULT_SIGNATURE)
     for name, tensor in outputs.items():
@@ -208,7 +208,7 @@ def _predicted(model: str, version: int, outputs: Mapping[str, Tensor]) -> bytes
     return _serialized(response)
 
 
-def _described(model: str, version: int, signature: Signature) -> bytes:
+def _described(model: str, version: int, signature: ServingSignature) -> bytes:
     known = messages()
     response, described = known.make("GetModelMetadataResponse"), known.make("SignatureDefMap")
     _write_spec(response, model, version, "")

@@ -21,11 +21,11 @@ from serve.listeners.tfserving.body import body_of
 from serve.listeners.tfserving.facade import TfServing
 from serve.wire import tfserving_rest as wire
 from serve.wire.request_ids import TOLD
-from serve.wire.tfserving_rest import Question, Servable, Task
+from serve.wire.tfserving_rest import Servable, TfServingQuestion, TfServingTask
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _JSON = ((b"content-type", b"application/json"),)
-_VERBS = {Task.STATUS: Verb.READY, Task.METADATA: Verb.CONFIG}
+_VERBS = {TfServingTask.STATUS: Verb.READY, TfServingTask.METADATA: Verb.CONFIG}
 
 
 def router(context: HttpContext, facade: TfServing) -> APIRouter:
@@ -76,7 +76,9 @@ class TfServingHttp:
             response.raw_headers.append((b"servegate-version", decision))
         return response
 
-    async def _answer(self, request: Request, asked: Question, origin: _TfServingRequest) -> bytes:
+    async def _answer(
+        self, request: Request, asked: TfServingQuestion, origin: _TfServingRequest
+    ) -> bytes:
         task, servable = asked
         servable.check()
         call = Call(
@@ -88,9 +90,9 @@ class TfServingHttp:
             credential=origin.header(b"authorization"),
             origin=origin,
         )
-        if task is Task.STATUS:
+        if task is TfServingTask.STATUS:
             return self._status(call, servable, origin)
-        if task is Task.METADATA:
+        if task is TfServingTask.METADATA:
             return await self._metadata(call, servable, origin)
         self._facade.check(call)
         async with self._asked(request, task, call, origin) as asked_for:
@@ -112,7 +114,7 @@ class TfServingHttp:
         return body
 
     async def _carry_out(
-        self, task: Task, call: Call, origin: _TfServingRequest, asked: tasks.Asked
+        self, task: TfServingTask, call: Call, origin: _TfServingRequest, asked: tasks.JsonRequest
     ) -> bytes:
         async with self._facade.begin(call, origin.headers) as calling:
             origin.decision = calling.attempt.decision
@@ -123,8 +125,8 @@ class TfServingHttp:
 
     @asynccontextmanager
     async def _asked(
-        self, request: Request, task: Task, call: Call, origin: _TfServingRequest
-    ) -> AsyncIterator[tasks.Asked]:
+        self, request: Request, task: TfServingTask, call: Call, origin: _TfServingRequest
+    ) -> AsyncIterator[tasks.JsonRequest]:
         """The JSON in the body, with room for what it takes; what is wrong with it is counted."""
         async with AsyncExitStack() as stack:
             try:

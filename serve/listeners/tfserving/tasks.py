@@ -34,12 +34,12 @@ from serve.tensors.tfserving_json import (
     signature_name,
 )
 from serve.tensors.tfserving_numbers import Weighed, weigh
-from serve.tensors.tfserving_tensors import LARGE, Port, Signature, Tensor, kind_of
+from serve.tensors.tfserving_tensors import LARGE, Port, RawTensor, ServingSignature, kind_of
 from serve.wire import tfserving_rest as wire
-from serve.wire.tfserving_rest import Servable, Task
+from serve.wire.tfserving_rest import Servable, TfServingTask
 
 
-class Asked:
+class JsonRequest:
     """The JSON of a request. `weight` is what reading it may take, in bytes of memory."""
 
     def __init__(self, body: bytes | Pieces, weighed: Weighed) -> None:
@@ -49,7 +49,7 @@ class Asked:
         self.weight = weighed.weight
 
     def __repr__(self) -> str:
-        return f"<Asked weight={self.weight}>"
+        return f"<JsonRequest weight={self.weight}>"
 
     def read_if_small(self) -> None:
         """Find out at once what is wrong with a small document."""
@@ -57,31 +57,33 @@ class Asked:
             self._document = document_of(self._body)
             wire.check_signature(signature_name(self._document))
 
-    async def predict_inputs(self, compute: ComputeProcess, signature: Signature) -> PredictBody:
+    async def predict_inputs(
+        self, compute: ComputeProcess, signature: ServingSignature
+    ) -> PredictBody:
         """The tensors of a predict request."""
         if self._document is not None:
             return predict_inputs(self._document, signature)
         return await compute.run(large_inputs, self._body, self._weighed, signature)
 
     async def example_inputs(
-        self, compute: ComputeProcess, signature: Signature
-    ) -> tuple[dict[str, Tensor], int]:
+        self, compute: ComputeProcess, signature: ServingSignature
+    ) -> tuple[dict[str, RawTensor], int]:
         """The tensors of a classify or regress request, and of how many examples."""
         if self._document is not None:
             return read_examples(self._document, signature)
         return await compute.run(large_examples, self._body, signature)
 
 
-async def asked(compute: ComputeProcess, body: Pieces, task: Task) -> Asked:
+async def asked(compute: ComputeProcess, body: Pieces, task: TfServingTask) -> JsonRequest:
     """What a body asks for."""
-    is_predict = task is Task.PREDICT
+    is_predict = task is TfServingTask.PREDICT
     if sum(map(len, body)) > LARGE:
-        return Asked(body, await compute.run(weigh, body, is_predict))
+        return JsonRequest(body, await compute.run(weigh, body, is_predict))
     whole = b"".join(body)
-    return Asked(whole, weigh(whole, is_predict))
+    return JsonRequest(whole, weigh(whole, is_predict))
 
 
-async def carry_out(task: Task, calling: Calling, asked: Asked) -> bytes:
+async def carry_out(task: TfServingTask, calling: Calling, asked: JsonRequest) -> bytes:
     """The answer."""
     return await _TASKS[task](calling, asked)
 
@@ -94,7 +96,7 @@ async def metadata(calling: Calling, servable: Servable) -> bytes:
     )
 
 
-async def _predict(calling: Calling, asked: Asked) -> bytes:
+async def _predict(calling: Calling, asked: JsonRequest) -> bytes:
     signature = await calling.signature()
     inputs, is_row = await asked.predict_inputs(calling.compute, signature)
     answer, head = await calling.execute(inputs)
@@ -104,7 +106,7 @@ async def _predict(calling: Calling, asked: Asked) -> bytes:
     return await calling.compute.run(written, write, answer, head)
 
 
-async def _classify(calling: Calling, asked: Asked) -> bytes:
+async def _classify(calling: Calling, asked: JsonRequest) -> bytes:
     signature = await calling.signature()
     ports = class_outputs(signature)
     inputs, examples = await asked.example_inputs(calling.compute, signature)
@@ -124,7 +126,7 @@ async def _classify(calling: Calling, asked: Asked) -> bytes:
     return await _written(calling, outputs, classes_json, scores, labels)
 
 
-async def _regress(calling: Calling, asked: Asked) -> bytes:
+async def _regress(calling: Calling, asked: JsonRequest) -> bytes:
     signature = await calling.signature()
     port = regress_output(signature)
     inputs, examples = await asked.example_inputs(calling.compute, signature)
@@ -134,11 +136,15 @@ async def _regress(calling: Calling, asked: Asked) -> bytes:
     return await _written(calling, outputs, values_json, values)
 
 
-_TASKS = {Task.PREDICT: _predict, Task.CLASSIFY: _classify, Task.REGRESS: _regress}
+_TASKS = {
+    TfServingTask.PREDICT: _predict,
+    TfServingTask.CLASSIFY: _classify,
+    TfServingTask.REGRESS: _regress,
+}
 
 
 async def _written(
-    calling: Calling, outputs: Mapping[str, Tensor], write: Callable[..., bytes], *arguments: Any
+    calling: Calling, outputs: Mapping[str, RawTensor], write: Callable[..., bytes], *arguments: Any
 ) -> bytes:
     """The answer, written by the child process when the outputs are large."""
     if sum(len(tensor.raw) for tensor in outputs.values()) <= LARGE:

@@ -22,15 +22,15 @@ from serve.load.engine.lane_calls import LaneCalls, choices
 from serve.load.engine.open_loop import OpenLoop
 from serve.load.engine.recorder import WindowRecorder
 from serve.load.engine.senders import Sender
-from serve.load.plan import Arrivals, Closed, Plan
-from serve.load.record import Window
+from serve.load.plan import Arrivals, Closed, LoadPlan
+from serve.load.record import RecordWindow
 from serve.load.sequences import IDS
 
 _SWEEP = 0.05  # seconds between two looks for calls over their time
 _PAUSE = 0.00025  # seconds between two wakings for starts, at least
 _GRACE = 2.0  # seconds after the last call's time in which every sender has told its end
 
-Tell = Callable[[int, Window], None]
+Tell = Callable[[int, RecordWindow], None]
 Clock = Callable[[], float]
 
 
@@ -47,7 +47,7 @@ class Loop(Protocol):
 
 
 def run_plan(
-    plan: Plan,
+    plan: LoadPlan,
     senders: Sequence[Sender],
     *,
     worker: int,
@@ -78,7 +78,7 @@ def run_plan(
 
 
 def _lanes(
-    plan: Plan,
+    plan: LoadPlan,
     senders: Sequence[Sender],
     recorder: WindowRecorder,
     identities: Iterator[int],
@@ -99,7 +99,7 @@ def _lanes(
 
 
 def _loop(
-    plan: Plan,
+    plan: LoadPlan,
     lanes: Sequence[LaneCalls],
     times: Iterator[float],
     choice: Iterator[LaneCalls],
@@ -118,7 +118,7 @@ def _loop(
     )
 
 
-def _times(plan: Plan, worker: int, workers: int) -> Iterator[float]:
+def _times(plan: LoadPlan, worker: int, workers: int) -> Iterator[float]:
     """Of one worker's starts, or of its users' first ones, from second 0; warm-up first.
 
     The open loop's warm-up goes at the rate that the run begins with.
@@ -164,7 +164,7 @@ class _Drive:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: LoadPlan,
         loop: Loop,
         lanes: Sequence[LaneCalls],
         senders: Sequence[Sender],

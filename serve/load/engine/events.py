@@ -22,7 +22,7 @@ Event = Mapping[str, Any]
 Tell = Callable[[Event], None]
 
 
-class Telling:
+class EventWriter:
     """Writes events to a descriptor that nobody else writes to; it is a `Tell`."""
 
     def __init__(self, descriptor: int) -> None:
@@ -32,7 +32,7 @@ class Telling:
         self._writing = gevent.spawn(self._write)
 
     def __repr__(self) -> str:
-        return f"<Telling {self._lines.qsize()} waiting>"
+        return f"<EventWriter {self._lines.qsize()} waiting>"
 
     def __call__(self, event: Event) -> None:
         self._lines.put(json.dumps(event, separators=(",", ":")).encode() + b"\n")

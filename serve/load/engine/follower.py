@@ -13,8 +13,8 @@ from locust.env import Environment
 from serve.core.errors import CannotStart, Invalid
 from serve.load.engine.events import Event, event_of
 from serve.load.engine.messages import END, EVENT, HELLO, PLAN, SILENCE, START, TURN, greeting
-from serve.load.engine.worker import Worker
-from serve.load.plan import Plan
+from serve.load.engine.worker import LoadWorker
+from serve.load.plan import LoadPlan
 
 
 class Nobody(CannotStart):
@@ -42,8 +42,8 @@ class Follower:
         if "plan" not in page:
             return str(page["why"])
         try:
-            plan = Plan.from_json(json.loads(page.pop("plan")))
-            worker = Worker(plan, worker=int(page["worker"]), workers=int(page["workers"]))
+            plan = LoadPlan.from_json(json.loads(page.pop("plan")))
+            worker = LoadWorker(plan, worker=int(page["worker"]), workers=int(page["workers"]))
         except (CannotStart, Invalid) as error:
             self._tell(event_of(error))
             return str(self._wait_for(END)["why"])
@@ -54,7 +54,7 @@ class Follower:
         gevent.sleep(float(page["after"]))
         return self._work(worker)
 
-    def _work(self, worker: Worker) -> str:
+    def _work(self, worker: LoadWorker) -> str:
         """Make the calls, but not for a master that is not there any more."""
         working = gevent.spawn(worker.run, self._tell)
         working.link(lambda done: self._inbox.put(None))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from serve.load.engine.grpc_unary import unary_sender
 from serve.load.engine.senders import Sender
-from serve.load.plan import Lane, Protocol
+from serve.load.plan import Lane, LaneProtocol
 
 
 def grpc_sender(lane: Lane, *, most: int, timeout: float, clock: Callable[[], float]) -> Sender:
     """The sender of a gRPC lane, with at most so many calls in flight. `timeout` is in seconds."""
-    if lane.protocol is not Protocol.GRPC_STREAM:
+    if lane.protocol is not LaneProtocol.GRPC_STREAM:
         return unary_sender(lane, most=most, timeout=timeout, clock=clock)
     from serve.load.engine.grpc_stream import StreamSender  # grpcio, which is slow to import
 

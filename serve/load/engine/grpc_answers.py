@@ -46,7 +46,7 @@ _MODEL, _VERSION = 0x0A, 0x12  # the first two fields of a `ModelInferResponse`
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HeadFields:
     """What a head or trailers say. `http` is the HTTP status, −1 in trailers."""
 
     http: int
@@ -55,15 +55,15 @@ class Said:
     decision: str
 
 
-class Heads(Memo[Said]):
+class GrpcHeads(Memo[HeadFields]):
     """Reads heads and trailers, and remembers them without the gateway's names of calls."""
 
     def __init__(self) -> None:
         fields = Fields(lambda name: name in _READ)
         super().__init__(fields, lambda read: _said(fields, read))
-        self._nameless: dict[bytes, Said] = {}
+        self._nameless: dict[bytes, HeadFields] = {}
 
-    def learn(self, block: bytes, start: int) -> Said:
+    def learn(self, block: bytes, start: int) -> HeadFields:
         """See `Memo`."""
         at = block.find(_NAME_OF_CALL)
         length = at + len(_NAME_OF_CALL)
@@ -127,7 +127,7 @@ def whole(pieces: Sequence[Piece]) -> bytes | None:
     return message if not flag and length == len(message) - PREFIX_SIZE else None
 
 
-def _said(fields: Fields, read: list[Field]) -> Said:
+def _said(fields: Fields, read: list[Field]) -> HeadFields:
     told = {one[0].name: fields.value(one) for one in read if one[0].kind}
     http = _number(told[b":status"]) if b":status" in told else -1
     if b"grpc-status" in told:
@@ -137,7 +137,7 @@ def _said(fields: Fields, read: list[Field]) -> Said:
     if not OK <= status < len(GRPC_NAMES):
         status = _UNKNOWN
     code = told.get(b"servegate-error", b"").decode("latin-1")
-    return Said(
+    return HeadFields(
         http, status, _outcome(status, code), told.get(b"servegate-version", b"").decode("latin-1")
     )
 

@@ -36,7 +36,7 @@ _OPTIONS = (
 )
 
 
-class Line:
+class ChannelUse:
     """One channel, its method `call`, and how many calls or streams are on it.
 
     It is closed when the last of them is over, never with calls on it: Triton 2.51 may crash when
@@ -52,7 +52,7 @@ class Line:
         self._is_closing = False
 
     def __repr__(self) -> str:
-        return f"<Line with {self._users} calls{', closing' * self._is_closing}>"
+        return f"<ChannelUse with {self._users} calls{', closing' * self._is_closing}>"
 
     def enter(self) -> None:
         """One call or stream more."""
@@ -71,12 +71,12 @@ class Line:
             gevent.spawn(self._channel.close)
 
 
-def lines(lane: Lane, most: int, method: Callable[[grpc.Channel], Any]) -> list[Line]:
+def lines(lane: Lane, most: int, method: Callable[[grpc.Channel], Any]) -> list[ChannelUse]:
     """Channels for so many calls at once, each with its `method`; they connect when first used."""
     _prepare()
     count = max(min(_USUAL, most), min(_MOST, -(-most // _CALLS_EACH)))
     channels = [_opened(lane) for _ in range(count)]
-    return [Line(channel, method(channel)) for channel in channels]
+    return [ChannelUse(channel, method(channel)) for channel in channels]
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
-from serve.load.engine.grpc_answers import Heads, Said, Versions, whole
+from serve.load.engine.grpc_answers import GrpcHeads, HeadFields, Versions, whole
 from serve.load.engine.grpc_socket import SocketLink, Turn
 from serve.load.engine.http_shared import Shared
 from serve.load.engine.senders import Done
@@ -22,7 +22,7 @@ from serve.load.plan import Payload
 from serve.load.record import BROKEN, MALFORMED, TIMED_OUT
 from serve.wire import http2
 from serve.wire.grpc_messages import PREFIX_SIZE
-from serve.wire.hpack_blocks import Blocks
+from serve.wire.hpack_blocks import HeaderBlocks
 from serve.wire.http2_stream import Piece, Stream
 from serve.wire.status import DEADLINE_EXCEEDED, OK
 
@@ -31,7 +31,7 @@ _NO_LIMIT = 1 << 31
 _EARLY = 0.01  # seconds by which a server's timer may be ahead of ours
 
 
-class Call:
+class GrpcLoadCall:
     """A call that has been asked for. `message` has its prefix. `is_over`: its end is told."""
 
     __slots__ = ("deadline", "done", "is_over", "is_repeated", "message", "payload")
@@ -44,7 +44,7 @@ class Call:
         self.is_over = self.is_repeated = False
 
     def __repr__(self) -> str:
-        return f"<Call of {len(self.message)} bytes{', over' * self.is_over}>"
+        return f"<GrpcLoadCall of {len(self.message)} bytes{', over' * self.is_over}>"
 
 
 class Owner(Protocol):
@@ -59,34 +59,34 @@ class Owner(Protocol):
     def on_closed(self, link: CallLink) -> None:
         """It is closed, and has told of its calls."""
 
-    def on_ended(self, call: Call, outcome: str, decision: str, now: float) -> None:
+    def on_ended(self, call: GrpcLoadCall, outcome: str, decision: str, now: float) -> None:
         """A call is over, which it was not before."""
 
-    def on_refused(self, call: Call) -> None:
+    def on_refused(self, call: GrpcLoadCall) -> None:
         """The server has not looked at it."""
 
 
-class Reading:
+class AnswerReading:
     """What the connections of a sender know of answers, and the head that all calls have."""
 
     __slots__ = ("block", "heads", "versions")
 
     def __init__(self, block: bytes) -> None:
         self.block = block
-        self.heads = Heads()
+        self.heads = GrpcHeads()
         self.versions = Versions()
 
 
-class Leg(Stream):
+class LoadGrpcLeg(Stream):
     """One call on one connection. `head` is the answer's, None until it has come."""
 
     __slots__ = ("call", "head", "pieces")
     link: CallLink
 
-    def __init__(self, link: CallLink, number: int, call: Call) -> None:
+    def __init__(self, link: CallLink, number: int, call: GrpcLoadCall) -> None:
         Stream.__init__(self, link, number)
         self.call = call
-        self.head: Said | None = None
+        self.head: HeadFields | None = None
         self.pieces: list[Piece] = []
 
     def on_data(self, piece: Piece, end: int) -> None:
@@ -110,7 +110,7 @@ class CallLink(SocketLink):
 
     __slots__ = ("_blocks", "_owner", "_reading", "begun", "is_going", "is_ready", "room")
 
-    def __init__(self, shared: Shared, turn: Turn, reading: Reading, owner: Owner) -> None:
+    def __init__(self, shared: Shared, turn: Turn, reading: AnswerReading, owner: Owner) -> None:
         self._owner = owner
         self._reading = reading
         self.is_ready = False  # the server has spoken
@@ -118,12 +118,12 @@ class CallLink(SocketLink):
         self.room = 0
         self.begun = shared.clock()
         super().__init__(shared, turn)
-        self._blocks = Blocks(reading.heads, self.head_limit)
+        self._blocks = HeaderBlocks(reading.heads, self.head_limit)
 
-    def start(self, call: Call) -> None:
+    def start(self, call: GrpcLoadCall) -> None:
         """Begin a call; only while there is room."""
         self.last_id = number = self.last_id + 2
-        leg = Leg(self, number, call)
+        leg = LoadGrpcLeg(self, number, call)
         self.streams[number] = leg
         self.send_both(leg, self._reading.block, call.message, http2.END_STREAM)
         if number >= _LAST_ID:
@@ -136,7 +136,7 @@ class CallLink(SocketLink):
             self.room = 0
             self._owner.on_going(self)
 
-    def finish(self, leg: Leg, said: Said) -> None:
+    def finish(self, leg: LoadGrpcLeg, said: HeadFields) -> None:
         """The answer is over; `said` has its status."""
         if leg.is_local_closed:
             self.forget(leg)
@@ -162,12 +162,12 @@ class CallLink(SocketLink):
             outcome = TIMED_OUT
         self._owner.on_ended(call, outcome, decision, now)
 
-    def lost(self, leg: Leg, *, is_refused: bool) -> None:
+    def lost(self, leg: LoadGrpcLeg, *, is_refused: bool) -> None:
         """The answer will not come."""
         self._owner.on_room(self)
         self._lose(leg, is_refused=is_refused)
 
-    def _lose(self, leg: Leg, *, is_refused: bool) -> None:
+    def _lose(self, leg: LoadGrpcLeg, *, is_refused: bool) -> None:
         call, head = leg.call, leg.head
         if call.is_over:
             return
@@ -201,7 +201,7 @@ class CallLink(SocketLink):
     def on_head(self, number: int, block: bytes, end: int, data: bytes, after: int) -> int:
         """The head of an answer, or its trailers."""
         said = self._blocks.known.get(block) or self._blocks.read(block)
-        leg = cast("Leg | None", self.streams.get(number))
+        leg = cast("LoadGrpcLeg | None", self.streams.get(number))
         if leg is None:
             self.check_not_idle(number)
         elif leg.is_remote_closed:
@@ -221,7 +221,7 @@ class CallLink(SocketLink):
             self.forget(leg)
         self.go()
         for leg in legs:
-            self._lose(cast(Leg, leg), is_refused=True)
+            self._lose(cast(LoadGrpcLeg, leg), is_refused=True)
         self._owner.on_room(self)
 
     def on_closed(self) -> None:
@@ -232,5 +232,5 @@ class CallLink(SocketLink):
         for leg in legs:
             self.forget(leg)
         for leg in legs:
-            self._lose(cast(Leg, leg), is_refused=leg.id > self.flushed_id)
+            self._lose(cast(LoadGrpcLeg, leg), is_refused=leg.id > self.flushed_id)
         self._owner.on_closed(self)

@@ -20,7 +20,7 @@ from typing import Any
 from serve.load.engine.http_shared import Shared
 from serve.load.engine.http_tls import TlsLink
 from serve.wire import http2
-from serve.wire.http2_flow import Board
+from serve.wire.http2_flow import FlowBoard
 from serve.wire.http2_link import Link
 
 _READ, _WRITE = 1, 2  # libev's
@@ -30,7 +30,7 @@ _HEAD = 1 << 16  # bytes of the largest header block
 _CONTINUATIONS = 16
 
 
-class Turn(Board):
+class Turn(FlowBoard):
     """Flushes the links of one sender. `is_inside`: a read is being handled, which flushes."""
 
     __slots__ = ("_is_due", "_loop", "is_inside")

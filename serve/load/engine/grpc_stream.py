@@ -24,7 +24,7 @@ from gevent.queue import SimpleQueue
 from serve.core.errors import BadRequest
 from serve.load.answer_checks import checker
 from serve.load.engine.grpc_answers import version_of
-from serve.load.engine.grpc_channels import Line, lines
+from serve.load.engine.grpc_channels import ChannelUse, lines
 from serve.load.engine.grpc_outcomes import outcome_of
 from serve.load.engine.grpc_requests import Metadata, metadata_of
 from serve.load.engine.senders import Done
@@ -126,7 +126,7 @@ class _Slot:
 
     def __init__(
         self,
-        line: Line,
+        line: ChannelUse,
         metadata: Metadata,
         tell: Callable[[_Call, str, bytes], None],
         wants_final: bool,

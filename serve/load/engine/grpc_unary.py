@@ -15,7 +15,7 @@ from collections.abc import Callable
 import gevent
 
 from serve.load.answer_checks import checker
-from serve.load.engine.grpc_link import Call, CallLink, Reading
+from serve.load.engine.grpc_link import AnswerReading, CallLink, GrpcLoadCall
 from serve.load.engine.grpc_requests import head_block
 from serve.load.engine.grpc_socket import Turn
 from serve.load.engine.http import resolved
@@ -35,7 +35,7 @@ class UnarySender:
     """ModelInfer, or any other unary method, at most `most` calls at once."""
 
     def __init__(
-        self, shared: Shared, reading: Reading, lane: Lane, *, most: int, timeout: float
+        self, shared: Shared, reading: AnswerReading, lane: Lane, *, most: int, timeout: float
     ) -> None:
         self._shared = shared
         self._reading = reading
@@ -50,8 +50,8 @@ class UnarySender:
             for each in lane.payloads
             if len(each.body) < _LARGE
         }
-        self._open: dict[Call, None] = {}  # in the order of their starts
-        self._waiting: deque[Call] = deque()  # for a connection
+        self._open: dict[GrpcLoadCall, None] = {}  # in the order of their starts
+        self._waiting: deque[GrpcLoadCall] = deque()  # for a connection
         self._links: list[CallLink] = []  # that take calls, or are going to
         self._is_closed = False
 
@@ -64,7 +64,7 @@ class UnarySender:
             return False
         known = self._messages.get(id(payload))
         prefixed = known[1] if known is not None and body is payload.body else message(body)
-        call = Call(payload, prefixed, done, self._clock() + self._timeout)
+        call = GrpcLoadCall(payload, prefixed, done, self._clock() + self._timeout)
         self._open[call] = None
         link = self._least_busy()
         if link is None:
@@ -127,13 +127,13 @@ class UnarySender:
         else:
             self._refuse_waiting()
 
-    def on_ended(self, call: Call, outcome: str, decision: str, now: float) -> None:
+    def on_ended(self, call: GrpcLoadCall, outcome: str, decision: str, now: float) -> None:
         """See `Owner`."""
         call.is_over = True
         del self._open[call]
         self._shared.tell(call.done, outcome, decision, now)
 
-    def on_refused(self, call: Call) -> None:
+    def on_refused(self, call: GrpcLoadCall) -> None:
         """See `Owner`."""
         self._waiting.append(call)
         self._serve()
@@ -200,4 +200,6 @@ def unary_sender(
         tls=tls,
         host=host,
     )
-    return UnarySender(shared, Reading(head_block(lane, timeout)), lane, most=most, timeout=timeout)
+    return UnarySender(
+        shared, AnswerReading(head_block(lane, timeout)), lane, most=most, timeout=timeout
+    )

@@ -11,11 +11,11 @@ import gevent
 
 from serve.core.errors import Invalid
 from serve.load.answer_checks import checker
-from serve.load.engine.http_connection import Connection
-from serve.load.engine.http_requests import Requests
-from serve.load.engine.http_shared import Address, Call, Shared
+from serve.load.engine.http_connection import LoadHttpConnection
+from serve.load.engine.http_requests import LaneRequests
+from serve.load.engine.http_shared import Address, HttpLoadCall, Shared
 from serve.load.engine.senders import Done
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, LaneProtocol, Payload
 from serve.load.record import NOT_CONNECTED
 from serve.trust import trust as trust_of_environment
 
@@ -23,7 +23,9 @@ from serve.trust import trust as trust_of_environment
 class HttpSender:
     """Calls of one lane, at most `most` at once; the connection used last is used next."""
 
-    def __init__(self, shared: Shared, requests: Requests, *, most: int, timeout: float) -> None:
+    def __init__(
+        self, shared: Shared, requests: LaneRequests, *, most: int, timeout: float
+    ) -> None:
         self._shared = shared
         self._requests = requests
         self._most = most
@@ -52,7 +54,9 @@ class HttpSender:
             connection.close()
         shared = self._shared
         try:
-            Connection(shared, Call(whole, payload, done, deadline), shared.addresses)
+            LoadHttpConnection(
+                shared, HttpLoadCall(whole, payload, done, deadline), shared.addresses
+            )
         except OSError:  # out of file descriptors, most likely
             shared.loop.run_callback(self._refuse, done)
         return True
@@ -93,11 +97,11 @@ def http_sender(
         clock=clock,
         addresses=addresses,
         check=checker(lane),
-        names_version=lane.protocol is not Protocol.TFSERVING,
+        names_version=lane.protocol is not LaneProtocol.TFSERVING,
         tls=(trust or trust_of_environment()) if lane.tls else None,
         host=host,
     )
-    return HttpSender(shared, Requests(lane), most=most, timeout=timeout)
+    return HttpSender(shared, LaneRequests(lane), most=most, timeout=timeout)
 
 
 def resolved(address: str) -> tuple[str, tuple[Address, ...]]:

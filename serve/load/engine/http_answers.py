@@ -1,8 +1,8 @@
 """HTTP/1.1 answers as the sender reads them: what a head means for a call, and the body's end.
 
-A server writes few different heads, so `Heads` remembers them: one look-up replaces reading. The
-gateway's differ in the request's id alone, which is cut out before the look-up. An answer that
-comes whole in one piece, as nearly all do, needs no `Answer`; that one is for the others.
+A server writes few different heads, so `HttpHeads` remembers them: one look-up replaces reading.
+The gateway's differ in the request's id alone, which is cut out before the look-up. An answer that
+comes whole in one piece, as nearly all do, needs no `HttpResponse`; that one is for the others.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_head(head: bytes) -> Head:
     )
 
 
-class Heads:
+class HttpHeads:
     """Reads heads, and remembers the last thousand in `known`, without the gateway's ids."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Heads:
         return known
 
 
-class Answer:
+class HttpResponse:
     """One answer that comes in pieces, after interim ones, in chunks, or with the connection's end.
 
     `head` is None until it has come. A whole answer with something behind it is an answer, but its
@@ -115,7 +115,7 @@ class Answer:
 
     __slots__ = ("_came", "_chunks", "_heads", "_interim", "_left", "_parts", "head", "is_reusable")
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: HttpHeads) -> None:
         self._heads = heads
         self._came = b""  # of the head
         self._interim = 0

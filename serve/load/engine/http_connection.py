@@ -19,8 +19,8 @@ import _socket
 import errno
 from collections.abc import Callable
 
-from serve.load.engine.http_answers import HEAD_END, Answer, Head
-from serve.load.engine.http_shared import Address, Call, Shared
+from serve.load.engine.http_answers import HEAD_END, Head, HttpResponse
+from serve.load.engine.http_shared import Address, HttpLoadCall, Shared
 from serve.load.engine.http_tls import TlsLink
 from serve.load.engine.senders import Done
 from serve.load.plan import Payload
@@ -31,7 +31,7 @@ _READ, _WRITE = 1, 2  # libev's
 _PIECE = 65536  # bytes of one read
 
 
-class Connection:
+class LoadHttpConnection:
     """Opened for a call; `begin` starts the next one. `deadline` is that of the call under way."""
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Connection:
         "deadline",
     )
 
-    def __init__(self, shared: Shared, call: Call, addresses: tuple[Address, ...]) -> None:
+    def __init__(self, shared: Shared, call: HttpLoadCall, addresses: tuple[Address, ...]) -> None:
         """Connect to the first of `addresses`, or to the next. `OSError`: no socket can be had."""
         (family, where), *others = addresses
         self._socket = sock = _socket.socket(family, _socket.SOCK_STREAM)
@@ -67,7 +67,7 @@ class Connection:
         self._request, self._payload, self.deadline = call.request, call.payload, call.deadline
         self._done: Done | None = call.done
         self._unsent: memoryview | bytes = memoryview(call.request)
-        self._answer: Answer | None = None
+        self._answer: HttpResponse | None = None
         self._is_used = False
         self._reader = shared.loop.io(sock.fileno(), _READ)
         self._writer = shared.loop.io(sock.fileno(), _WRITE)
@@ -79,7 +79,7 @@ class Connection:
 
     def __repr__(self) -> str:
         is_idle = self in self._shared.idle
-        return f"<Connection {'busy' if self.is_busy else 'idle' if is_idle else 'closed'}>"
+        return f"<LoadHttpConnection {'busy' if self.is_busy else 'idle' if is_idle else 'closed'}>"
 
     @property
     def is_busy(self) -> bool:
@@ -229,7 +229,7 @@ class Connection:
         else:
             answer = self._answer
             if answer is None:
-                answer = self._answer = Answer(self._shared.heads)
+                answer = self._answer = HttpResponse(self._shared.heads)
             try:
                 is_whole = answer.take(data)
             except Exception:  # whatever a server sends, it is a call's end and not the loop's
@@ -247,7 +247,7 @@ class Connection:
         else:
             self._fail(BROKEN, now)
 
-    def _finish(self, answer: Answer, now: float) -> None:
+    def _finish(self, answer: HttpResponse, now: float) -> None:
         head, body, done = answer.head, answer.body, self._done
         assert head is not None and done is not None
         outcome = head.outcome
@@ -276,10 +276,10 @@ class Connection:
         """Make the same call on a fresh connection."""
         done = self._done
         assert done is not None
-        call = Call(self._request, self._payload, done, self.deadline)
+        call = HttpLoadCall(self._request, self._payload, done, self.deadline)
         self.close()
         try:
-            Connection(self._shared, call, addresses)
+            LoadHttpConnection(self._shared, call, addresses)
         except OSError:
             self._shared.tell(done, NOT_CONNECTED, "", self._shared.clock())
 

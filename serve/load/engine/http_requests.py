@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from serve.core.errors import Invalid
-from serve.load.plan import Lane, Payload, Protocol
+from serve.load.plan import Lane, LaneProtocol, Payload
 
 _PATH = re.compile(r"/[\x21-\x7e]*\Z")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
@@ -15,7 +15,7 @@ _OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", 
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRequest:
     """A payload's request: `start` is the head up to the empty line's end, `whole` with the body.
 
     The payload is kept, so that its identity stays its own.
@@ -27,7 +27,7 @@ class Prepared:
     whole: bytes
 
 
-class Requests:
+class LaneRequests:
     """The requests of a lane, by their payloads' identity. `Invalid` where no head can be made."""
 
     def __init__(self, lane: Lane) -> None:
@@ -38,18 +38,18 @@ class Requests:
                 try_this="percent-encode the path",
             )
         self._lane = lane
-        self.known: dict[int, Prepared] = {}
+        self.known: dict[int, PreparedRequest] = {}
         for payload in lane.payloads:
             self.prepare(payload)
 
-    def prepare(self, payload: Payload) -> Prepared:
+    def prepare(self, payload: Payload) -> PreparedRequest:
         """The payload's request, which is `known` from now on."""
         start = self._start(payload, len(payload.body))
-        made = Prepared(payload, payload.body, start, start + payload.body)
+        made = PreparedRequest(payload, payload.body, start, start + payload.body)
         self.known[id(payload)] = made
         return made
 
-    def of(self, prepared: Prepared, body: bytes) -> bytes:
+    def of(self, prepared: PreparedRequest, body: bytes) -> bytes:
         """The payload's request with another body."""
         if len(body) == len(prepared.body):
             return prepared.start + body
@@ -61,7 +61,7 @@ class Requests:
         names = {name.lower() for name, _ in given}
         fields = [("Host", lane.address), *given, ("Accept-Encoding", "identity")]
         if "content-type" not in names:
-            binary = lane.protocol is Protocol.HTTP_BINARY
+            binary = lane.protocol is LaneProtocol.HTTP_BINARY
             fields.append(("Content-Type", f"application/{'octet-stream' if binary else 'json'}"))
         fields.append(("Content-Length", str(length)))
         for name, value in fields:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from serve.load.engine.http_answers import Heads
+from serve.load.engine.http_answers import HttpHeads
 from serve.load.engine.senders import Done
 from serve.load.plan import Payload
 
@@ -16,7 +16,7 @@ Address = tuple[int, Any]
 """A socket's family, and where it connects to."""
 
 
-class Call(NamedTuple):
+class HttpLoadCall(NamedTuple):
     """What is to be sent, who wants to know its end, and when it is over its time."""
 
     request: bytes
@@ -63,7 +63,7 @@ class Shared:
     names_version: bool
     tls: ssl.SSLContext | None
     host: str
-    heads: Heads = field(default_factory=Heads)
+    heads: HttpHeads = field(default_factory=HttpHeads)
     idle: list[Connected] = field(default_factory=list)
     open: set[Connected] = field(default_factory=set)
 

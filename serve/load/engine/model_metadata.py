@@ -11,7 +11,7 @@ from urllib.error import HTTPError, URLError
 
 from serve.core.calls import Verb
 from serve.core.errors import NotFound, ServegateError, Unavailable
-from serve.load.plan import Lane, Protocol
+from serve.load.plan import Lane, LaneProtocol
 from serve.trust import trust
 from serve.wire.kserve_grpc import method_of
 
@@ -22,7 +22,7 @@ Specs = Mapping[str, tuple[str, tuple[int, ...]]]
 
 def inputs_of(lane: Lane, model: str, version: str) -> Specs:
     """The model's inputs. `lane` says where and how to call; `Unavailable` when nobody answers."""
-    if lane.protocol in (Protocol.GRPC, Protocol.GRPC_STREAM):
+    if lane.protocol in (LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM):
         page = _by_grpc(lane, model, version)
     else:
         page = _by_http(lane, model, version)

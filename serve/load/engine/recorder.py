@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from serve.load.record import NEVER_STARTED, Cell, Key, Window
+from serve.load.record import NEVER_STARTED, CallKey, RecordCell, RecordWindow
 from serve.tensors.datatypes import Array
 
 _ROUNDING = 1e-7  # seconds: what sums of clock times may be off by
@@ -31,7 +31,7 @@ class WindowRecorder:
         self._last = math.ceil(seconds) - 1
         self._calls: defaultdict[tuple[int, str, str], list[float]] = defaultdict(list)
         self._lags: list[float] = []
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, RecordWindow] = {}
         self._second = 0
         self._looked: tuple[float, float] | None = None
 
@@ -80,13 +80,13 @@ class WindowRecorder:
         calls, self._calls = self._calls, defaultdict(list)
         for (lane, outcome, decision), flat in calls.items():
             table = np.array(flat).reshape(-1, 4)
-            self._count(Key(lane, outcome, decision), table[table[:, 0] >= self._first])
+            self._count(CallKey(lane, outcome, decision), table[table[:, 0] >= self._first])
         lags, self._lags = np.array(self._lags).reshape(-1, 2), []
         lags = lags[lags[:, 0] >= self._first]
         for second, part in _by(self._seconds(lags[:, 0]), lags):
             self._window(second).generator.lag.add(part[:, 1] - part[:, 0])
 
-    def fold(self) -> Iterator[tuple[int, Window]]:
+    def fold(self) -> Iterator[tuple[int, RecordWindow]]:
         """All that has come since the last time, by the second."""
         self.gather()
         windows, self._windows = self._windows, {}
@@ -96,10 +96,10 @@ class WindowRecorder:
     def _first(self) -> float:
         return self._begins - _ROUNDING
 
-    def _count(self, key: Key, table: Array) -> None:
+    def _count(self, key: CallKey, table: Array) -> None:
         """`table`: intended, started, ended, rows; a row for a call."""
         for second, part in _by(self._seconds(table[:, 0]), table):
-            cell = self._window(second).cells.setdefault(key, Cell())
+            cell = self._window(second).cells.setdefault(key, RecordCell())
             intended, started, ended, rows = part.T
             cell.latency.add(ended - intended)
             cell.rows += int(rows.sum())
@@ -114,8 +114,8 @@ class WindowRecorder:
         found: Array = np.floor(intended - self._begins + _ROUNDING).astype(np.int64)
         return np.minimum(found, self._last, out=found)
 
-    def _window(self, second: int) -> Window:
-        return self._windows.setdefault(second, Window())
+    def _window(self, second: int) -> RecordWindow:
+        return self._windows.setdefault(second, RecordWindow())
 
 
 def _by(seconds: Array, table: Array) -> Iterator[tuple[int, Array]]:

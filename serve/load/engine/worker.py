@@ -12,16 +12,16 @@ from serve.load.engine.events import Tell
 from serve.load.engine.grpc import grpc_sender
 from serve.load.engine.http import http_sender
 from serve.load.engine.senders import Sender
-from serve.load.plan import Lane, Plan, Protocol
-from serve.load.record import Window
+from serve.load.plan import Lane, LaneProtocol, LoadPlan
+from serve.load.record import RecordWindow
 
 _BESIDE = 100  # descriptors that are not connections
 
 
-class Worker:
+class LoadWorker:
     """Number `worker` of `workers`, ready to start; the clock is `time.monotonic`."""
 
-    def __init__(self, plan: Plan, *, worker: int, workers: int) -> None:
+    def __init__(self, plan: LoadPlan, *, worker: int, workers: int) -> None:
         self._plan = plan
         self._worker = worker
         self._workers = workers
@@ -34,7 +34,7 @@ class Worker:
         gc.freeze()  # bodies are never garbage: no collection has to look at them
 
     def __repr__(self) -> str:
-        return f"<Worker {self._worker} of {self._workers}>"
+        return f"<LoadWorker {self._worker} of {self._workers}>"
 
     def run(self, tell: Tell) -> None:
         """Make the calls, in a greenlet; returns when the last one has ended."""
@@ -50,7 +50,7 @@ class Worker:
             gevent.sleep(self._plan.warm_up)
             begin()
 
-        def tell_window(second: int, window: Window) -> None:
+        def tell_window(second: int, window: RecordWindow) -> None:
             begin()  # a driver may be a moment faster
             tell({"type": "window", "second": second, **window.to_json()})
 
@@ -74,7 +74,7 @@ def sender_of(
     lane: Lane, *, most: int, timeout: float, clock: Callable[[], float] = time.monotonic
 ) -> Sender:
     """The sender for a lane's protocol."""
-    speaks_grpc = lane.protocol in (Protocol.GRPC, Protocol.GRPC_STREAM)
+    speaks_grpc = lane.protocol in (LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM)
     sender = grpc_sender if speaks_grpc else http_sender
     return sender(lane, most=most, timeout=timeout, clock=clock)
 

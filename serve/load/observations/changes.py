@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from serve.load.observed import Mark
+from serve.load.observed import ObservedEvent
 
 
 class Changes:
@@ -16,19 +16,19 @@ class Changes:
         self._states: dict[str, str] | None = None
         self._avoided: frozenset[str] = frozenset()
         self._revision: int | None = None
-        self._marks: list[Mark] = []
+        self._marks: list[ObservedEvent] = []
 
     def __repr__(self) -> str:
         return f"<Changes {len(self._marks)}>"
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[ObservedEvent, ...]:
         """In the order of time."""
         return tuple(sorted(self._marks, key=lambda mark: mark.at))
 
     def mark(self, at: float, text: str) -> None:
         """Something that somebody else knows of."""
-        self._marks.append(Mark(round(at, 3), text))
+        self._marks.append(ObservedEvent(round(at, 3), text))
 
     def replicas(self, at: float, page: Iterable[Mapping[str, Any]]) -> None:
         """`/api/replicas`; the first one is what there was."""

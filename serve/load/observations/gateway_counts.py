@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from serve.load.observed import GatewayTimes
-from serve.wire.prometheus import Sample, samples
+from serve.wire.prometheus import MetricSample, samples
 
 _OF_MODEL = (
     "servegate_call_seconds_sum",
@@ -33,7 +33,7 @@ _ALIKE = 0.02  # how far two counts of the same calls may be apart, as a share
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GatewayScrape:
     """One scrape. Counters are of one model, and since the gateway's start.
 
     `busy`: calls in flight by replica, over all workers. `avoided`: replicas that some worker
@@ -55,7 +55,7 @@ def is_gateways(text: str) -> bool:
     return "servegate_" in text
 
 
-def read(text: str, model: str) -> Reading:
+def read(text: str, model: str) -> GatewayScrape:
     """What one text says; `ValueError` where it is none."""
     counts: Sums = defaultdict(float)
     errors: Sums = defaultdict(float)
@@ -71,7 +71,7 @@ def read(text: str, model: str) -> Reading:
             if name == "servegate_replica_usable" and not value:
                 avoided.add(labels["replica"])
     in_flight = gauges["servegate_calls_in_flight"]
-    return Reading(
+    return GatewayScrape(
         counts,
         errors,
         sum(in_flight.values()) if in_flight else None,
@@ -87,15 +87,15 @@ class GatewayCounts:
     """The rises of the gateway's counters over a run."""
 
     def __init__(self) -> None:
-        self._first: Reading | None = None
-        self._last = Reading()
+        self._first: GatewayScrape | None = None
+        self._last = GatewayScrape()
         self._cpu = 0.0
         self._resident = 0.0
 
     def __repr__(self) -> str:
         return f"<GatewayCounts cpu={self._cpu:.1f}s>"
 
-    def add(self, reading: Reading) -> Mapping[str, float]:
+    def add(self, reading: GatewayScrape) -> Mapping[str, float]:
         """One more; CPU seconds by process since the one before."""
         used = {} if self._first is None else dict(_used(self._last.cpu, reading.cpu))
         self._first = self._first or reading
@@ -142,7 +142,7 @@ class GatewayCounts:
         return ("the gateway's counters decreased during the run, because it was restarted",)
 
 
-def _samples(text: str, model: str) -> Iterator[Sample]:
+def _samples(text: str, model: str) -> Iterator[MetricSample]:
     yield from samples(text, _OF_MODEL, having={"model": model})
     yield from samples(text, _OF_ALL)
 

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from serve.capacity.scaling.texts import asked
-from serve.load.observations.timeline import Name, Timeline
-from serve.load.observed import Advice, Series
+from serve.load.observations.timeline import SeriesName, Timeline
+from serve.load.observed import ObservedHint, ObservedSeries
 
 READY, WANTED, DEMAND = "ready", "wanted", "demand"
 GROUP = "pool"
@@ -16,7 +16,7 @@ _UNIT = "replicas"
 _MANY = 20  # pools from which on only those are asked for that matter
 
 
-class Hints:
+class HintWatch:
     """Of the pools that hold a model; of all of them while none is known to."""
 
     def __init__(self, model: str) -> None:
@@ -24,19 +24,19 @@ class Hints:
         self._holding: set[str] = set()
         self._count = 0
         self._timeline = Timeline()
-        self._advice: list[Advice] = []
+        self._advice: list[ObservedHint] = []
         self._said: dict[str, object] = {}
 
     def __repr__(self) -> str:
-        return f"<Hints {len(self._advice)} for {self._model}>"
+        return f"<HintWatch {len(self._advice)} for {self._model}>"
 
     @property
-    def series(self) -> tuple[Series, ...]:
+    def series(self) -> tuple[ObservedSeries, ...]:
         """Ready and wanted replicas, and the demand in replicas."""
         return tuple(one for one in self._timeline.series if self._is_told(one.of))
 
     @property
-    def advice(self) -> tuple[Advice, ...]:
+    def advice(self) -> tuple[ObservedHint, ...]:
         """What was said anew, in the order of time."""
         return tuple(one for one in self._advice if self._is_told(one.pool))
 
@@ -66,7 +66,7 @@ class Hints:
                 (DEMAND, one["demand"]),
             ):
                 number = None if value is None else float(value)
-                self._timeline.add(Name(GROUP, pool, name, _UNIT), at, number)
+                self._timeline.add(SeriesName(GROUP, pool, name, _UNIT), at, number)
             self._note(at, pool, one)
 
     def _note(self, at: float, pool: str, one: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ class Hints:
             return
         self._said[pool] = said
         self._advice.append(
-            Advice(
+            ObservedHint(
                 at=round(at, 3),
                 pool=pool,
                 desired=int(one["desired"]),

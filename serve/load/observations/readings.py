@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from serve.load.observations.gateway_counts import Reading
+from serve.load.observations.gateway_counts import GatewayScrape
 from serve.load.observations.local_tritons import is_here, resident, triton_on
-from serve.load.observations.timeline import Name, Timeline
-from serve.load.observed import Series
+from serve.load.observations.timeline import SeriesName, Timeline
+from serve.load.observed import ObservedSeries
 from serve.triton import metrics
 
 _GPU = (
@@ -19,7 +19,7 @@ _GPU = (
 )
 
 
-class Readings:
+class RunReadings:
     """Everything that is read over time. `http_url` is where calls go, for a bare Triton's name."""
 
     def __init__(self, http_url: str) -> None:
@@ -30,10 +30,10 @@ class Readings:
         self._read_at: float | None = None
 
     def __repr__(self) -> str:
-        return f"<Readings of {', '.join(self._known) or self._bare}>"
+        return f"<RunReadings of {', '.join(self._known) or self._bare}>"
 
     @property
-    def series(self) -> tuple[Series, ...]:
+    def series(self) -> tuple[ObservedSeries, ...]:
         """All of them."""
         return self._timeline.series
 
@@ -55,19 +55,21 @@ class Readings:
             self._memory(at, name, address)
             self._gpus(at, one.get("gpus", {}))
 
-    def gateway(self, at: float, reading: Reading, used: Mapping[str, float]) -> None:
+    def gateway(self, at: float, reading: GatewayScrape, used: Mapping[str, float]) -> None:
         """One scrape of the gateway, and the CPU seconds of its processes since the last one."""
         for name, calls in reading.busy.items():
             self._add(at, name, "calls in flight", "calls", calls)
-        every = Name("gateway", "all workers", "calls in flight", "calls")
+        every = SeriesName("gateway", "all workers", "calls in flight", "calls")
         self._timeline.add(every, at, reading.in_flight)
         if self._read_at is not None and at > self._read_at:
             for source, seconds in used.items():
                 share = seconds / (at - self._read_at)
-                self._timeline.add(Name("gateway", source, "CPU of a core", "share"), at, share)
+                self._timeline.add(
+                    SeriesName("gateway", source, "CPU of a core", "share"), at, share
+                )
         self._read_at = at
         for source, size in (reading.proportional or reading.resident).items():
-            self._timeline.add(Name("gateway", source, "memory", "B"), at, size)
+            self._timeline.add(SeriesName("gateway", source, "memory", "B"), at, size)
 
     def triton(self, at: float, text: str | None) -> None:
         """A scrape of a bare Triton; `ValueError` where it is none, None where nobody answered."""
@@ -82,7 +84,7 @@ class Readings:
     def _gpus(self, at: float, told: Mapping[str, Mapping[str, Any]]) -> None:
         for uuid, one in told.items():
             for key, name, unit in _GPU:
-                self._timeline.add(Name("gpu", uuid, name, unit), at, one.get(key))
+                self._timeline.add(SeriesName("gpu", uuid, name, unit), at, one.get(key))
 
     def _memory(self, at: float, name: str, address: str) -> None:
         """Only of Tritons on this machine; nobody else tells it."""
@@ -98,4 +100,4 @@ class Readings:
 
     def _add(self, at: float, replica: str, name: str, unit: str, value: Any) -> None:
         number = None if value is None else float(value)
-        self._timeline.add(Name("replica", replica, name, unit), at, number)
+        self._timeline.add(SeriesName("replica", replica, name, unit), at, number)

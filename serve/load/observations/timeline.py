@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from serve.load.observed import Series
+from serve.load.observed import ObservedSeries
 
 
-class Name(NamedTuple):
-    """What is read; see `Series`."""
+class SeriesName(NamedTuple):
+    """What is read; see `ObservedSeries`."""
 
     group: str
     of: str
@@ -20,21 +20,23 @@ class Timeline:
     """Readings as they come; seconds rise within each name."""
 
     def __init__(self) -> None:
-        self._readings: dict[Name, list[tuple[float, float | None]]] = {}
+        self._readings: dict[SeriesName, list[tuple[float, float | None]]] = {}
 
     def __repr__(self) -> str:
         return f"<Timeline of {len(self._readings)} readings>"
 
-    def add(self, name: Name, at: float, value: float | None) -> None:
+    def add(self, name: SeriesName, at: float, value: float | None) -> None:
         """One more. What has never been told is no reading: a missing one is not an idle one."""
         if value is not None or name in self._readings:
             shown = None if value is None else round(value, 6)
             self._readings.setdefault(name, []).append((round(at, 3), shown))
 
     @property
-    def series(self) -> tuple[Series, ...]:
+    def series(self) -> tuple[ObservedSeries, ...]:
         """All of them, sorted by what they are of."""
         return tuple(
-            Series(*name, seconds=tuple(at for at, _ in found), values=tuple(v for _, v in found))
+            ObservedSeries(
+                *name, seconds=tuple(at for at, _ in found), values=tuple(v for _, v in found)
+            )
             for name, found in sorted(self._readings.items())
         )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from serve.load.histogram import middles
-from serve.load.record import RIGHT, Window
+from serve.load.record import RIGHT, RecordWindow
 from serve.load.reports.counts import before_end, span
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.reports.summary import latencies_of
 from serve.tensors.datatypes import Array
 
@@ -20,7 +20,7 @@ _BLOCKS = 600  # at most; more seconds than that are taken several at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class RunBlocks:
     """Some runs' seconds, in blocks of one second or a few, one row each.
 
     `places`: the buckets that are in use, ascending. `below`: buckets × blocks, calls in a bucket
@@ -38,7 +38,7 @@ class Blocks:
     seconds: Array
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> Blocks:
+    def of(cls, runs: Sequence[LoadRun]) -> RunBlocks:
         """Of the runs' seconds, one run after the other; a second without a window is empty."""
         seconds = [each for run in runs for each in _seconds(run)]
         size = max(1, math.ceil(len(seconds) / _BLOCKS))
@@ -88,12 +88,12 @@ class Blocks:
         return found
 
 
-_Block = Sequence[tuple[Window, float]]  # each window with the seconds left of its run
+_Block = Sequence[tuple[RecordWindow, float]]  # each window with the seconds left of its run
 
 
-def _seconds(run: Run) -> _Block:
+def _seconds(run: LoadRun) -> _Block:
     windows, width = run.record.windows, span(run)
-    return [(windows.get(at, Window()), width - at) for at in range(math.ceil(width))]
+    return [(windows.get(at, RecordWindow()), width - at) for at in range(math.ceil(width))]
 
 
 def _matrix(blocks: Sequence[_Block]) -> tuple[Array, Array]:

@@ -29,10 +29,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serve.load.histogram import Histogram
-from serve.load.record import Window
+from serve.load.record import RecordWindow
 from serve.load.reports.amounts import figures, share_text, time_text
 from serve.load.reports.counts import span
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.reports.summary import latencies, services_of
 
 BUSY = 0.85  # share of a core
@@ -63,7 +63,7 @@ class Evidence:
     longest_queue: int
 
 
-def evidence(run: Run) -> Evidence:
+def evidence(run: LoadRun) -> Evidence:
     """Look at the run's seconds."""
     windows = [each for second, each in run.record.windows.items() if second < span(run)]
     generators = [each.generator for each in windows]
@@ -85,13 +85,13 @@ def evidence(run: Run) -> Evidence:
     )
 
 
-def bottleneck(run: Run) -> str:
+def bottleneck(run: LoadRun) -> str:
     """One sentence that the generator was the limit, with its evidence; empty where it was not."""
     seen = evidence(run)
     return _own_limit(seen) or _starved(run, seen)
 
 
-def own_limit(run: Run) -> str:
+def own_limit(run: LoadRun) -> str:
     """The same, where arrivals that found no connection are no evidence.
 
     So for a plan that allows many more calls in flight than a server that keeps up could have.
@@ -117,7 +117,7 @@ def _own_limit(seen: Evidence) -> str:
     return ""
 
 
-def _starved(run: Run, seen: Evidence) -> str:
+def _starved(run: LoadRun, seen: Evidence) -> str:
     if seen.waiting >= WAITING_SECONDS and not is_overloaded(seen):
         return (
             f"In {share_text(seen.waiting)} of the seconds, up to {seen.longest_queue} "
@@ -129,7 +129,7 @@ def _starved(run: Run, seen: Evidence) -> str:
     return ""
 
 
-def overload(run: Run) -> str:
+def overload(run: LoadRun) -> str:
     """One sentence that the server did not keep up with the arrivals; empty where it did."""
     seen = evidence(run)
     if seen.busy >= BUSY_SECONDS or not is_overloaded(seen):
@@ -146,12 +146,12 @@ def is_overloaded(seen: Evidence) -> bool:
     return seen.waiting >= WAITING_SECONDS and seen.slowed >= SLOWED
 
 
-def connections(run: Run) -> int:
+def connections(run: LoadRun) -> int:
     """What the plan allows, over all lanes and workers."""
     return int(run.outline["most"]) * run.workers * len(run.outline["lanes"])
 
 
-def _slowed(windows: Sequence[Window], queued: Sequence[bool], free: Sequence[bool]) -> float:
+def _slowed(windows: Sequence[RecordWindow], queued: Sequence[bool], free: Sequence[bool]) -> float:
     with_queue, without = (
         services_of(each for each, is_it in zip(windows, kind, strict=True) if is_it)
         for kind in (queued, free)

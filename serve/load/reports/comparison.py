@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serve.load.reports.bootstrap import Blocks
-from serve.load.reports.report import Run
+from serve.load.reports.bootstrap import RunBlocks
+from serve.load.reports.report import LoadRun
 from serve.tensors.datatypes import Array
 
 DRAWS = 1000
@@ -67,7 +67,9 @@ class Ratio:
     after: float = math.nan
 
 
-def compare(before: Sequence[Run], after: Sequence[Run], *, seed: int = 0) -> tuple[Ratio, ...]:
+def compare(
+    before: Sequence[LoadRun], after: Sequence[LoadRun], *, seed: int = 0
+) -> tuple[Ratio, ...]:
     """The ratios that can be taken: what is 0 or unknown on a side is left out."""
     if not before or not after:
         return ()
@@ -100,9 +102,9 @@ def student(degrees: int) -> float:
 
 
 def _by_seconds(
-    before: Sequence[Run], after: Sequence[Run], draws: np.random.Generator
+    before: Sequence[LoadRun], after: Sequence[LoadRun], draws: np.random.Generator
 ) -> tuple[Ratio, ...]:
-    old, new = Blocks.of(before), Blocks.of(after)
+    old, new = RunBlocks.of(before), RunBlocks.of(after)
     if not (len(old) and len(new)):
         return ()
     were, are = old.whole(), new.whole()
@@ -122,9 +124,9 @@ def _interval(before: Array, after: Array) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _by_pairs(before: Sequence[Run], after: Sequence[Run]) -> tuple[Ratio, ...]:
+def _by_pairs(before: Sequence[LoadRun], after: Sequence[LoadRun]) -> tuple[Ratio, ...]:
     pairs = [
-        (Blocks.of([old]).whole(), Blocks.of([new]).whole())
+        (RunBlocks.of([old]).whole(), RunBlocks.of([new]).whole())
         for old, new in zip(before, after, strict=False)
     ]
     made = []

@@ -20,8 +20,8 @@ import math
 import numpy as np
 
 from serve.load.histogram import middles
-from serve.load.record import NEVER_STARTED, RIGHT, TIMED_OUT, WRONG, Cell
-from serve.load.reports.report import Run
+from serve.load.record import NEVER_STARTED, RIGHT, TIMED_OUT, WRONG, RecordCell
+from serve.load.reports.report import LoadRun
 
 _WAITED = (RIGHT, WRONG, TIMED_OUT, NEVER_STARTED)
 _TIMEOUTS = ("http_504", "grpc_DEADLINE_EXCEEDED")  # said by somebody on the way
@@ -37,14 +37,14 @@ def is_served(outcome: str) -> bool:
     return outcome != NEVER_STARTED and is_waited(outcome)
 
 
-def span(run: Run) -> float:
+def span(run: LoadRun) -> float:
     """The seconds that rates are over; of a run shorter than a second, the part that it is."""
     seconds = min(run.seconds, float(run.outline.get("stopped_after", run.seconds)))
     last = max(run.record.windows, default=-1) + 1
     return min(float(math.floor(seconds)), last) if seconds >= 1 else seconds
 
 
-def before_end(cell: Cell, left: float) -> float:
+def before_end(cell: RecordCell, left: float) -> float:
     """How many calls of a second ended within `left` seconds of its begin.
 
     A start is anywhere in the second, so this is the expected number, not a whole one.

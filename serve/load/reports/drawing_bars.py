@@ -7,7 +7,7 @@ from html import escape
 from math import isfinite, log10
 
 from serve.load.reports.drawing_frame import (
-    Line,
+    PlotLine,
     Scale,
     fitting,
     foot,
@@ -118,7 +118,7 @@ def shares_up_to(calls: int) -> tuple[float, ...]:
     return tuple(1 - 10 ** -(most * place / steps) for place in range(1, steps + 1)) if most else ()
 
 
-def percentiles_svg(lines: Sequence[Line], *, height: float = 190.0) -> str:
+def percentiles_svg(lines: Sequence[PlotLine], *, height: float = 190.0) -> str:
     """Latencies (seconds) by the share of calls that they do not exceed; empty without any.
 
     Points are (share, seconds). The axis gives every further nine the same room.
@@ -130,7 +130,7 @@ def percentiles_svg(lines: Sequence[Line], *, height: float = 190.0) -> str:
     shown = tuple(each for each in _NINES if nines(each) <= most + 1e-9)
     x = Scale(0.0, most, tuple(nines(each) for each in shown))
     y = fitting(values)
-    moved = [Line(e.name, e.kind, [(nines(share), v) for share, v in e.points]) for e in lines]
+    moved = [PlotLine(e.name, e.kind, [(nines(share), v) for share, v in e.points]) for e in lines]
     parts = (
         *side(y, _CLEAR, height, lambda tick: bare(seconds(tick))),
         *(
@@ -158,7 +158,7 @@ def _percentile(nine: float) -> str:
     return f"{round(100 * (1 - 10**-nine), 6):g}\N{NO-BREAK SPACE}%"
 
 
-def _between(lines: Sequence[Line], x: Scale, y: Scale, height: float) -> str:
+def _between(lines: Sequence[PlotLine], x: Scale, y: Scale, height: float) -> str:
     """The gap between the first two lines, filled."""
     if len(lines) < 2:
         return ""

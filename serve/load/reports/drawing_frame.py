@@ -37,7 +37,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """A line by its points; where y is not a number it is broken. `kind` is its style."""
 
     name: str
@@ -114,7 +114,7 @@ def stretched(top: float, height: float, parts: Iterable[str]) -> str:
     )
 
 
-def line_path(line: Line, x: Scale, y: Scale, height: float) -> str:
+def line_path(line: PlotLine, x: Scale, y: Scale, height: float) -> str:
     """A line of an inner picture; a point alone is a dot."""
     words: list[str] = []
     is_open = False

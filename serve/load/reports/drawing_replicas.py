@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
 from serve.load.reports.drawing_frame import (
-    Line,
+    PlotLine,
     blocks,
     clock,
     foot,
@@ -49,8 +49,8 @@ def replicas_svg(
     x, y = clock(most), linear(max(*values, 1.0), count=3)
     inner = (
         blocks("right", ((a, b, 0.0, value) for a, b, value in _steps(ready, most)), x, y, height),
-        line_path(Line("demand", "p99", demand), x, y, height),
-        line_path(Line("wanted", "intended", _stepped(wanted, most)), x, y, height),
+        line_path(PlotLine("demand", "p99", demand), x, y, height),
+        line_path(PlotLine("wanted", "intended", _stepped(wanted, most)), x, y, height),
     )
     parts = (
         *side(y, _CLEAR, height, lambda tick: bare(number(tick))),

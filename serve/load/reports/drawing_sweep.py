@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import ceil, isfinite, nan
 
 from serve.load.reports.drawing_frame import (
-    Line,
+    PlotLine,
     Scale,
     fitting,
     foot,
@@ -50,7 +50,7 @@ def sweep_svg(
         return ""
     x = _across([each[0] for each in points])
     y = fitting(value for each in points for value in each[1:4] if isfinite(value))
-    line = Line(names[1], "p50", [(each[0], each[1]) for each in points])
+    line = PlotLine(names[1], "p50", [(each[0], each[1]) for each in points])
     parts = (
         *side(y, _CLEAR, height, lambda tick: bare(number(tick))),
         stretched(_CLEAR, height, (line_path(line, x, y, height),)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite, nan
 
 from serve.load.reports.drawing_frame import (
-    Line,
+    PlotLine,
     Scale,
     blocks,
     clock,
@@ -47,7 +47,7 @@ class Tick:
 
 
 def latency_svg(
-    lines: Sequence[Line],
+    lines: Sequence[PlotLine],
     most: float,
     marks: Marks = (),
     *,
@@ -77,7 +77,7 @@ def latency_svg(
     return picture(top + height + _CLEAR, _latency_words(lines, marks), parts)
 
 
-def latency_scale(lines: Sequence[Line]) -> Scale:
+def latency_scale(lines: Sequence[PlotLine]) -> Scale:
     """For latencies; logarithmic where they lie far apart."""
     return fitting(value for each in lines for _, value in each.points)
 
@@ -99,7 +99,7 @@ def rate_svg(
     if not ticks:
         return ""
     x, y = clock(most), scale or rate_scale(ticks)
-    ended = Line("answered", "ended", [((e.begin + e.end) / 2, e.ended) for e in ticks])
+    ended = PlotLine("answered", "ended", [((e.begin + e.end) / 2, e.ended) for e in ticks])
     inner = (
         blocks(
             "right", ((e.begin, e.end, e.failed, e.failed + e.right) for e in ticks), x, y, height
@@ -125,7 +125,7 @@ def rate_scale(ticks: Sequence[Tick]) -> Scale:
 
 
 def readings_svg(
-    lines: Sequence[Line],
+    lines: Sequence[PlotLine],
     most: float,
     marks: Marks,
     told: Callable[[float], str],
@@ -182,20 +182,20 @@ def shares_svg(
 # --- in words ------------------------------------------------------------------------------------
 
 
-def _intended(ticks: Sequence[Tick]) -> Line:
+def _intended(ticks: Sequence[Tick]) -> PlotLine:
     points: list[tuple[float, float]] = []
     for each in ticks:
         if points and points[-1][0] < each.begin:
             points.append((each.begin, nan))
         points += [(each.begin, each.intended), (each.end, each.intended)]
-    return Line("intended", "intended", points)
+    return PlotLine("intended", "intended", points)
 
 
-def _known(lines: Sequence[Line]) -> bool:
+def _known(lines: Sequence[PlotLine]) -> bool:
     return any(isfinite(value) for each in lines for _, value in each.points)
 
 
-def _latency_words(lines: Sequence[Line], marks: Marks) -> str:
+def _latency_words(lines: Sequence[PlotLine], marks: Marks) -> str:
     told = []
     for each in lines:
         values = [value for _, value in each.points if isfinite(value)]

@@ -13,12 +13,12 @@ from math import inf
 from serve.load.histogram import Histogram
 from serve.load.observations.hints import GROUP, READY, WANTED
 from serve.load.observed import TritonTimes
-from serve.load.record import LATE, Window
+from serve.load.record import LATE, RecordWindow
 from serve.load.reports.amounts import figures, rate_text, share_text, time_text
 from serve.load.reports.bottleneck import bottleneck, overload
 from serve.load.reports.counts import span
 from serve.load.reports.objectives import judge_run
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.reports.summary import (
     achieved,
     intended_rate,
@@ -43,17 +43,17 @@ _MOST_OUTCOMES = 3
 _BOUNDS = ("most", "budget")  # codes of hints
 
 
-def findings(run: Run) -> tuple[str, ...]:
+def findings(run: LoadRun) -> tuple[str, ...]:
     """All that can be said of a run; empty where nothing is worth a word."""
     return tuple(itertools.chain.from_iterable(rule(run) for rule in _RULES))
 
 
-def _limit(run: Run) -> Iterator[str]:
+def _limit(run: LoadRun) -> Iterator[str]:
     if sentence := bottleneck(run):
         yield sentence
 
 
-def _objectives(run: Run) -> Iterator[str]:
+def _objectives(run: LoadRun) -> Iterator[str]:
     judged = judge_run(run)
     missed = [each for each in judged if not each.passed]
     for each in missed:
@@ -62,7 +62,7 @@ def _objectives(run: Run) -> Iterator[str]:
         yield f"The objective is met: {', '.join(each.said for each in judged)}."
 
 
-def _errors(run: Run) -> Iterator[str]:
+def _errors(run: LoadRun) -> Iterator[str]:
     row = total(run)
     if row.calls == 0:
         yield "No calls were made."
@@ -77,7 +77,7 @@ def _errors(run: Run) -> Iterator[str]:
         )
 
 
-def _rate(run: Run) -> Iterator[str]:
+def _rate(run: LoadRun) -> Iterator[str]:
     if run.is_open and achieved(run) < _REACHED:
         yield (
             f"The intended rate was not reached: {rate_text(total(run).rate)} of "
@@ -85,12 +85,12 @@ def _rate(run: Run) -> Iterator[str]:
         )
 
 
-def _overload(run: Run) -> Iterator[str]:
+def _overload(run: LoadRun) -> Iterator[str]:
     if sentence := overload(run):
         yield sentence
 
 
-def _stall(run: Run) -> Iterator[str]:
+def _stall(run: LoadRun) -> Iterator[str]:
     """The longest time in which nothing ended though calls were in flight, if that is unusual."""
     windows, longest, first = run.record.windows, 0, 0
     seconds = range(int(span(run)))
@@ -102,7 +102,7 @@ def _stall(run: Run) -> Iterator[str]:
         yield f"For {longest} s, starting at second {first}, no call got a response."
 
 
-def _late(run: Run) -> Iterator[str]:
+def _late(run: LoadRun) -> Iterator[str]:
     """Late starts, and those that never were."""
     share, never = late_share(run), never_started(run)
     if run.is_open and share >= _LATE:
@@ -117,7 +117,7 @@ def _late(run: Run) -> Iterator[str]:
         )
 
 
-def _lag(run: Run) -> Iterator[str]:
+def _lag(run: LoadRun) -> Iterator[str]:
     """A lag that is a large part of a short latency, however small it is."""
     lag = Histogram.merged(each.generator.lag for each in run.record.windows.values())
     row = total(run)
@@ -130,7 +130,7 @@ def _lag(run: Run) -> Iterator[str]:
         )
 
 
-def _queue(run: Run) -> Iterator[str]:
+def _queue(run: LoadRun) -> Iterator[str]:
     for each in run.observed.triton:
         whole = each.queue + each.input + each.infer + each.output
         if each.requests and each.queue > _QUEUE and each.queue > _QUEUED * whole:
@@ -141,7 +141,7 @@ def _queue(run: Run) -> Iterator[str]:
             )
 
 
-def _batching(run: Run) -> Iterator[str]:
+def _batching(run: LoadRun) -> Iterator[str]:
     """Requests that queue and are then executed one by one, although two would fit."""
     most = _largest_batch(run)
     for each in run.observed.triton:
@@ -153,7 +153,7 @@ def _batching(run: Run) -> Iterator[str]:
             )
 
 
-def _replicas(run: Run) -> Iterator[str]:
+def _replicas(run: LoadRun) -> Iterator[str]:
     """Pools that had fewer replicas than they should, or may not have as many."""
     series = {(one.of, one.name): one.values for one in run.observed.series if one.group == GROUP}
     for pool in dict.fromkeys(one.pool for one in run.observed.hints):
@@ -172,7 +172,7 @@ def _replicas(run: Run) -> Iterator[str]:
             yield f"A limit kept the scaling hint for pool {pool} below the demand: {texts[-1]}."
 
 
-def _versions(run: Run) -> Iterator[str]:
+def _versions(run: LoadRun) -> Iterator[str]:
     """Versions of the same lane, the slowest against the fastest."""
     told = [row for row in rows(run) if row.version and row.service.count >= _CALLS]
     for lane, group in itertools.groupby(told, lambda row: row.lane):
@@ -186,7 +186,7 @@ def _versions(run: Run) -> Iterator[str]:
             )
 
 
-def _added(run: Run) -> Iterator[str]:
+def _added(run: LoadRun) -> Iterator[str]:
     gateway = run.observed.gateway
     if gateway is None or gateway.added is None:
         return
@@ -207,7 +207,7 @@ def _added(run: Run) -> Iterator[str]:
         )
 
 
-def _growth(run: Run) -> Iterator[str]:
+def _growth(run: LoadRun) -> Iterator[str]:
     """Latency that grows although the rate does not."""
     arrivals = run.outline["arrivals"]
     if arrivals is not None and arrivals["shape"] != "constant":
@@ -225,7 +225,7 @@ def _growth(run: Run) -> Iterator[str]:
         )
 
 
-def _few(run: Run) -> Iterator[str]:
+def _few(run: LoadRun) -> Iterator[str]:
     """A quantile needs calls beyond it: with ten, its rank is sure to about a third."""
     count = total(run).latency.count
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
@@ -237,11 +237,11 @@ def _few(run: Run) -> Iterator[str]:
             return
 
 
-def _problems(run: Run) -> Iterator[str]:
+def _problems(run: LoadRun) -> Iterator[str]:
     yield from run.observed.problems
 
 
-_RULES: tuple[Callable[[Run], Iterator[str]], ...] = (
+_RULES: tuple[Callable[[LoadRun], Iterator[str]], ...] = (
     _limit,
     _objectives,
     _errors,
@@ -261,11 +261,11 @@ _RULES: tuple[Callable[[Run], Iterator[str]], ...] = (
 )
 
 
-def _is_stuck(window: Window | None) -> bool:
+def _is_stuck(window: RecordWindow | None) -> bool:
     return window is not None and window.generator.ended == 0 and window.generator.in_flight > 0
 
 
-def _largest_batch(run: Run) -> float:
+def _largest_batch(run: LoadRun) -> float:
     """The model's `max_batch_size`; without end where nobody has told it."""
     config = run.observed.facts.get("config")
     found = config.get("max_batch_size") if isinstance(config, Mapping) else None

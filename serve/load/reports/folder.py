@@ -20,7 +20,7 @@ from typing import Any
 
 from serve.core.errors import Invalid, NotFound
 from serve.core.names import check_report_name, is_report_name
-from serve.load.reports.report import Report
+from serve.load.reports.report import LoadReport
 
 FOLDER = Path("load-reports")
 _REPORT, _PAGE, _LINE = "report.json", "report.html", "line.json"
@@ -28,7 +28,7 @@ _BLAND = re.compile(r"[^A-Za-z0-9._@+-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReportListing:
     """What a list shows of a report.
 
     `begun` is as in the report. `runs`: how many. `finding`: the first one. Of a report that cannot
@@ -51,7 +51,7 @@ def name_of(begun: datetime, model: str, scenario: str) -> str:
     return f"{begun:%Y%m%d-%H%M%S}-{_BLAND.sub('-', model)}-{_BLAND.sub('-', scenario)}"
 
 
-def keep(report: Report, folder: Path = FOLDER) -> Path:
+def keep(report: LoadReport, folder: Path = FOLDER) -> Path:
     """Write it, and return its folder.
 
     Where another report has its name, a number is added to it: `-2`. `Invalid` for a name that
@@ -73,16 +73,16 @@ def keep(report: Report, folder: Path = FOLDER) -> Path:
         ) from error
 
 
-def read(which: Path | str, folder: Path = FOLDER) -> Report:
+def read(which: Path | str, folder: Path = FOLDER) -> LoadReport:
     """A report by its folder, by its file, or by its name in `folder`.
 
     `NotFound` where there is none, `Invalid` where it is damaged or of another version.
     """
     path = _file(Path(which), folder)
-    return Report.from_json(_json(path))
+    return LoadReport.from_json(_json(path))
 
 
-def ls(folder: Path = FOLDER) -> tuple[Line, ...]:
+def ls(folder: Path = FOLDER) -> tuple[ReportListing, ...]:
     """All reports in a folder, the newest first; those that cannot be read come last and say why.
 
     Only the small file of each is read, where it has one.
@@ -95,7 +95,7 @@ def ls(folder: Path = FOLDER) -> tuple[Line, ...]:
     return tuple(sorted(lines, key=lambda line: (line.begun, _age(line.name)), reverse=True))
 
 
-def _place(report: Report, folder: Path, hidden: Path) -> Path:
+def _place(report: LoadReport, folder: Path, hidden: Path) -> Path:
     """Write into `hidden`, and rename it to the first name that is free."""
     from serve.load.reports.page import render
 
@@ -117,8 +117,8 @@ def _place(report: Report, folder: Path, hidden: Path) -> Path:
                 raise
 
 
-def _head(report: Report) -> Line:
-    return Line(
+def _head(report: LoadReport) -> ReportListing:
+    return ReportListing(
         name=report.name,
         title=report.title,
         scenario=report.scenario,
@@ -130,13 +130,13 @@ def _head(report: Report) -> Line:
     )
 
 
-def _line(path: Path) -> Line:
+def _line(path: Path) -> ReportListing:
     try:
         if (path / _LINE).exists():
-            return replace(Line(**_json(path / _LINE)), name=path.name)
+            return replace(ReportListing(**_json(path / _LINE)), name=path.name)
         return replace(_head(read(path)), name=path.name)
     except (Invalid, NotFound, TypeError) as error:
-        return Line(path.name, problem=str(error))
+        return ReportListing(path.name, problem=str(error))
 
 
 def _age(name: str) -> tuple[str, int]:

@@ -26,8 +26,8 @@ from enum import Enum
 from serve.core.errors import Invalid
 from serve.load.record import WRONG
 from serve.load.reports import amounts, summary
-from serve.load.reports.report import Run
-from serve.load.reports.summary import Row
+from serve.load.reports.report import LoadRun
+from serve.load.reports.summary import SummaryRow
 
 
 class Unit(Enum):
@@ -45,10 +45,10 @@ class Measure:
     unit: Unit
     is_better_small: bool
     example: str
-    of: Callable[[Run, Row], float]
+    of: Callable[[LoadRun, SummaryRow], float]
 
 
-def _top1(run: Run, row: Row) -> float:
+def _top1(run: LoadRun, row: SummaryRow) -> float:
     is_checked = any(lane["checked"] for lane in run.outline["lanes"])
     answered = row.right + row.errors.get(WRONG, 0)
     return row.right / answered if is_checked and answered else math.nan
@@ -87,7 +87,7 @@ _EXAMPLE = "p99<20ms,errors<0.1%"
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ObjectiveCondition:
     """One of them. `limit`: in seconds, as a share between 0 and 1, or in calls per second."""
 
     name: str
@@ -111,10 +111,10 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedObjective:
     """A condition and what a run has come to. `value` is in the unit of the limit, or nan."""
 
-    condition: Condition
+    condition: ObjectiveCondition
     value: float
     passed: bool
 
@@ -130,27 +130,27 @@ class Judged:
         return f"{self.condition.name} is {_told(self.condition.name, self.value)}"
 
 
-def parse_objective(text: str) -> tuple[Condition, ...]:
+def parse_objective(text: str) -> tuple[ObjectiveCondition, ...]:
     """Read `p99<20ms,errors<0.1%`. `Invalid` names what is no condition, and what is known."""
     return tuple(_condition(part.strip()) for part in text.split(","))
 
 
-def judge(conditions: Sequence[Condition], run: Run) -> tuple[Judged, ...]:
+def judge(conditions: Sequence[ObjectiveCondition], run: LoadRun) -> tuple[JudgedObjective, ...]:
     """What a whole run comes to, condition by condition."""
     row = summary.total(run)
     values = [MEASURES[each.name].of(run, row) for each in conditions]
     return tuple(
-        Judged(condition, value, condition.accepts(value))
+        JudgedObjective(condition, value, condition.accepts(value))
         for condition, value in zip(conditions, values, strict=True)
     )
 
 
-def judge_run(run: Run) -> tuple[Judged, ...]:
+def judge_run(run: LoadRun) -> tuple[JudgedObjective, ...]:
     """By the objective that the run was given; nothing where it had none."""
     return judge(parse_objective(run.objective), run) if run.objective else ()
 
 
-def _condition(text: str) -> Condition:
+def _condition(text: str) -> ObjectiveCondition:
     match = _FORM.match(text)
     if match is None:
         raise _invalid(text, "a condition is a name, < or >, and a number with its unit", _EXAMPLE)
@@ -168,7 +168,7 @@ def _condition(text: str) -> Condition:
     limit = float(match["number"]) * factor
     if not math.isfinite(limit) or (measure.unit is Unit.SHARE and limit > 1):
         raise _invalid(text, "every run would meet it, or none", measure.example)
-    return Condition(name, match["sign"], limit)
+    return ObjectiveCondition(name, match["sign"], limit)
 
 
 def _invalid(text: str, why: str, example: str) -> Invalid:

@@ -25,7 +25,7 @@ from serve.load.reports.page_compared import (
 from serve.load.reports.page_hints import hints_part
 from serve.load.reports.page_plan import generator_part, plan_part
 from serve.load.reports.page_run import (
-    Course,
+    RunCourse,
     errors_part,
     over_time_part,
     percentiles_part,
@@ -42,13 +42,13 @@ from serve.load.reports.page_served import (
 from serve.load.reports.page_several import runs_table, sweep_figure
 from serve.load.reports.page_verdict import in_words, limit_box, told_of, verdict_box
 from serve.load.reports.page_words import listed, plural
-from serve.load.reports.report import Report, Run
+from serve.load.reports.report import LoadReport, LoadRun
 from serve.load.reports.style import STYLE
-from serve.load.reports.summary import Row
+from serve.load.reports.summary import SummaryRow
 from serve.pages.frame import page, section
 
 
-def render(report: Report) -> str:
+def render(report: LoadReport) -> str:
     """The whole page of a report."""
     runs = report.runs
     body = _single(report, runs[0]) if len(runs) == 1 else _several(report)
@@ -64,7 +64,7 @@ def render(report: Report) -> str:
     )
 
 
-def render_comparison(before: Report, after: Report, ratios: Sequence[Ratio]) -> str:
+def render_comparison(before: LoadReport, after: LoadReport, ratios: Sequence[Ratio]) -> str:
     """Two reports beside each other: how much slower or faster, then what each has measured."""
     names = (before.name, after.name)
     pairs = list(zip(before.runs, after.runs, strict=False))
@@ -92,7 +92,7 @@ def render_comparison(before: Report, after: Report, ratios: Sequence[Ratio]) ->
 # --- one run, or several -------------------------------------------------------------------------
 
 
-def _single(report: Report, run: Run) -> Iterator[str]:
+def _single(report: LoadReport, run: LoadRun) -> Iterator[str]:
     limit, total = bottleneck(run), summary.total(run)
     yield limit_box([limit] if limit else [])
     yield verdict_box(report, judge_run(run), in_words(run, total))
@@ -101,7 +101,7 @@ def _single(report: Report, run: Run) -> Iterator[str]:
     yield from _run_parts(run, total)
 
 
-def _several(report: Report) -> Iterator[str]:
+def _several(report: LoadReport) -> Iterator[str]:
     limits = [bottleneck(run) for run in report.runs]
     labelled = zip(report.runs, limits, strict=True)
     yield limit_box([f"{run.label}: {limit}" for run, limit in labelled if limit])
@@ -123,9 +123,9 @@ def _several(report: Report) -> Iterator[str]:
         yield _folded(run.label, in_words(run, total), "".join(body), is_open=place == longest)
 
 
-def _run_parts(run: Run, total: Row) -> Iterator[str]:
+def _run_parts(run: LoadRun, total: SummaryRow) -> Iterator[str]:
     """All of a run, but its verdict."""
-    course = Course.of(run)
+    course = RunCourse.of(run)
     yield over_time_part(course)
     yield percentiles_part(run)
     yield rows_part(run, total)
@@ -158,7 +158,7 @@ def _findings(found: Sequence[str], limit: str) -> str:
 # --- facts ---------------------------------------------------------------------------------------
 
 
-def _lead(report: Report) -> str:
+def _lead(report: LoadReport) -> str:
     """Which model, which scenario, when."""
     told = [
         f"model {report.model}" if report.model else "",
@@ -168,6 +168,6 @@ def _lead(report: Report) -> str:
     return f'<p class="lead soft">{escape(" · ".join(each for each in told if each))}</p>'
 
 
-def _made_with(report: Report) -> str:
+def _made_with(report: LoadReport) -> str:
     told = [versions_words(report.versions), report.machine, report.name]
     return "<br>".join(escape(each) for each in told if each)

@@ -8,9 +8,9 @@ from html import escape
 from serve.load.reports import summary
 from serve.load.reports.comparison import Ratio, verdict
 from serve.load.reports.drawing_sweep import ratio_axis_svg, ratio_scale, ratio_svg
-from serve.load.reports.page_run import Course, run_tiles, side_by_side
+from serve.load.reports.page_run import RunCourse, run_tiles, side_by_side
 from serve.load.reports.page_words import number, seconds, share, table
-from serve.load.reports.report import Report, Run
+from serve.load.reports.report import LoadReport, LoadRun
 
 _KINDS = {"faster": "good", "better": "good", "slower": "bad", "worse": "bad"}
 _NAMES = {
@@ -74,9 +74,9 @@ def _measured(ratio: Ratio, value: float) -> str:
     return share(value) if ratio.name == "right" else seconds(value)
 
 
-def pair(names: tuple[str, str], before: Run, after: Run) -> str:
+def pair(names: tuple[str, str], before: LoadRun, after: LoadRun) -> str:
     """Two runs in two columns, drawn on the same scales."""
-    figures = side_by_side(Course.of(before), Course.of(after))
+    figures = side_by_side(RunCourse.of(before), RunCourse.of(after))
     columns = (
         f'<div><h2>{when} <span class="soft">{escape(name)}</span></h2>'
         f"{run_tiles(run, summary.total(run))}"
@@ -88,7 +88,7 @@ def pair(names: tuple[str, str], before: Run, after: Run) -> str:
     return f'<div class="two">{"".join(columns)}</div>'
 
 
-def compared(before: Report, after: Report) -> str:
+def compared(before: LoadReport, after: LoadReport) -> str:
     rows = (
         (name, *(escape(told(each)) for each in (before, after)))
         for name, told in (

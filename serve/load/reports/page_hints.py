@@ -7,12 +7,12 @@ from html import escape
 from math import isfinite, nan
 
 from serve.load.observations.hints import DEMAND, GROUP, READY, WANTED
-from serve.load.observed import Advice, Series
+from serve.load.observed import ObservedHint, ObservedSeries
 from serve.load.reports.drawing_marks import moment
 from serve.load.reports.drawing_replicas import Points, replicas_svg
-from serve.load.reports.page_run import Course
+from serve.load.reports.page_run import RunCourse
 from serve.load.reports.page_words import bare, figure, number, table
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.pages.frame import section
 
 _MOST = 40  # lines of a pool's table
@@ -22,14 +22,14 @@ _NOTE = (
 )
 
 
-def hints_part(run: Run, course: Course) -> str:
+def hints_part(run: LoadRun, course: RunCourse) -> str:
     """A picture and a table for each pool."""
     pools = dict.fromkeys(each.pool for each in run.observed.hints)
     shown = "".join(_pool(run, course, pool) for pool in pools)
     return section("Autoscaling hints", shown and f'{shown}<p class="soft note">{_NOTE}</p>')
 
 
-def _pool(run: Run, course: Course, pool: str) -> str:
+def _pool(run: LoadRun, course: RunCourse, pool: str) -> str:
     found = {
         each.name: _points(each, course.seconds)
         for each in run.observed.series
@@ -56,7 +56,7 @@ def _pool(run: Run, course: Course, pool: str) -> str:
     return figure(f"Pool {pool}", entries, svg) + _told(advice)
 
 
-def _points(series: Series, most: float) -> Points:
+def _points(series: ObservedSeries, most: float) -> Points:
     return [
         (at, nan if value is None else value)
         for at, value in zip(series.seconds, series.values, strict=True)
@@ -73,14 +73,14 @@ def _range(points: Points) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _notes(advice: Sequence[Advice], most: float) -> Iterator[tuple[float, float, str]]:
+def _notes(advice: Sequence[ObservedHint], most: float) -> Iterator[tuple[float, float, str]]:
     ends = [each.at for each in advice[1:]] + [most]
     for each, end in zip(advice, ends, strict=False):
         texts = "; ".join(text for _, text in each.reasons)
         yield max(each.at, 0.0), max(each.at, end, 0.0), f"{each.what}: {texts}"
 
 
-def _told(advice: Sequence[Advice]) -> str:
+def _told(advice: Sequence[ObservedHint]) -> str:
     rows = [
         (
             moment(each.at),

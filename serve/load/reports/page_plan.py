@@ -8,11 +8,11 @@ from math import nan
 from typing import Any
 
 from serve.load.histogram import Histogram
-from serve.load.plan import Protocol, Shape
+from serve.load.plan import LaneProtocol, RateShape
 from serve.load.reports import summary
-from serve.load.reports.drawing_frame import Line
+from serve.load.reports.drawing_frame import PlotLine
 from serve.load.reports.drawing_time import readings_svg
-from serve.load.reports.page_run import Course
+from serve.load.reports.page_run import RunCourse
 from serve.load.reports.page_words import (
     bare,
     count,
@@ -25,19 +25,19 @@ from serve.load.reports.page_words import (
     size,
     table,
 )
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.pages.frame import section
 
 _PROTOCOLS = {
-    Protocol.HTTP_JSON: "HTTP, JSON",
-    Protocol.HTTP_BINARY: "HTTP, binary",
-    Protocol.GRPC: "gRPC",
-    Protocol.GRPC_STREAM: "gRPC, streaming",
-    Protocol.TFSERVING: "TensorFlow Serving's REST",
+    LaneProtocol.HTTP_JSON: "HTTP, JSON",
+    LaneProtocol.HTTP_BINARY: "HTTP, binary",
+    LaneProtocol.GRPC: "gRPC",
+    LaneProtocol.GRPC_STREAM: "gRPC, streaming",
+    LaneProtocol.TFSERVING: "TensorFlow Serving's REST",
 }
 
 
-def generator_part(run: Run, course: Course) -> str:
+def generator_part(run: LoadRun, course: RunCourse) -> str:
     """Whether the generator kept up."""
     windows = run.record.windows
     if not windows:
@@ -63,7 +63,7 @@ def generator_part(run: Run, course: Course) -> str:
     return section("Load generator", facts(told) + _courses(course))
 
 
-def _courses(course: Course) -> str:
+def _courses(course: RunCourse) -> str:
     """Small pictures of lag, CPU and calls in flight over time."""
     instants = course.instants
     middles = [each.second + each.width / 2 for each in instants]
@@ -74,14 +74,14 @@ def _courses(course: Course) -> str:
     }
     shown = ""
     for name, (told, values) in kinds.items():
-        line = Line(name, "c0", list(zip(middles, values, strict=True)))
+        line = PlotLine(name, "c0", list(zip(middles, values, strict=True)))
         spoken = f"{name} over time, at most {told(max(values, default=nan))}"
         svg = readings_svg((line,), course.seconds, course.marks, told, spoken=spoken)
         shown += figure(name, (), svg)
     return f'<div class="many">{shown}</div>' if shown else ""
 
 
-def plan_part(run: Run) -> str:
+def plan_part(run: LoadRun) -> str:
     """What was to be done: the lanes, and when calls were to start."""
     outline = run.outline
     lanes = outline["lanes"]
@@ -130,17 +130,19 @@ def arrivals_words(arrivals: Mapping[str, Any]) -> str:
     levels = [bare(number(each)) for each in arrivals["levels"]]
     at, lasting = (bare(seconds(arrivals.get(name, nan))) for name in ("at", "lasting"))
     words = {
-        Shape.CONSTANT: rate,
-        Shape.RAMP: f"from {levels[0]}/s to {levels[-1]}/s" if levels else rate,
-        Shape.STEP: f"steps of {', '.join(levels)}/s",
-        Shape.SPIKE: f"{rate}, and {''.join(levels[:1])} times that for {lasting} from {at} on",
-        Shape.DIURNAL: f"{rate} on average, peak {''.join(levels[:1])} times the trough, "
+        RateShape.CONSTANT: rate,
+        RateShape.RAMP: f"from {levels[0]}/s to {levels[-1]}/s" if levels else rate,
+        RateShape.STEP: f"steps of {', '.join(levels)}/s",
+        RateShape.SPIKE: f"{rate}, and {''.join(levels[:1])} times that for {lasting} from {at} on",
+        RateShape.DIURNAL: f"{rate} on average, peak {''.join(levels[:1])} times the trough, "
         f"every {lasting}",
-        Shape.TRACE: "a trace",
+        RateShape.TRACE: "a trace",
     }
     shape = str(arrivals["shape"])
-    told = words.get(Shape(shape), shape) if shape in [str(each) for each in Shape] else shape
-    spacing = "" if shape == Shape.TRACE else f", {str(arrivals['spacing']).capitalize()}"
+    told = (
+        words.get(RateShape(shape), shape) if shape in [str(each) for each in RateShape] else shape
+    )
+    spacing = "" if shape == RateShape.TRACE else f", {str(arrivals['spacing']).capitalize()}"
     return told + spacing.replace("Even", "evenly spaced")
 
 

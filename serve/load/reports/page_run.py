@@ -9,7 +9,7 @@ from math import isfinite
 
 from serve.load.reports import summary
 from serve.load.reports.drawing_bars import percentiles_svg, shares_up_to
-from serve.load.reports.drawing_frame import Line, Scale
+from serve.load.reports.drawing_frame import PlotLine, Scale
 from serve.load.reports.drawing_marks import marks_placed, moment
 from serve.load.reports.drawing_time import (
     Tick,
@@ -29,8 +29,8 @@ from serve.load.reports.page_words import (
     table,
     tiles,
 )
-from serve.load.reports.report import Run
-from serve.load.reports.summary import Instant, Row
+from serve.load.reports.report import LoadRun
+from serve.load.reports.summary import Instant, SummaryRow
 from serve.pages.frame import section
 
 _OPEN = "Latency is measured from the intended start of a call to its response."
@@ -54,19 +54,19 @@ _COUNTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RunCourse:
     """A run over time, ready to be drawn beside another one."""
 
     seconds: float
     is_open: bool
     instants: tuple[Instant, ...]
-    lines: tuple[Line, Line]
+    lines: tuple[PlotLine, PlotLine]
     ticks: tuple[Tick, ...]
     marks: tuple[tuple[float, str], ...]
     notes: tuple[tuple[float, float, str], ...]
 
     @classmethod
-    def of(cls, run: Run) -> Course:
+    def of(cls, run: LoadRun) -> RunCourse:
         """What the record says of it."""
         instants = summary.over_time(run)
         last = max((each.second + each.width for each in instants), default=0)
@@ -76,8 +76,8 @@ class Course:
             is_open=run.is_open,
             instants=instants,
             lines=(
-                Line("p50", "p50", [(_middle(e), e.p50) for e in instants]),
-                Line("p99", "p99", [(_middle(e), e.p99) for e in instants]),
+                PlotLine("p50", "p50", [(_middle(e), e.p50) for e in instants]),
+                PlotLine("p99", "p99", [(_middle(e), e.p99) for e in instants]),
             ),
             ticks=tuple(_tick(each) for each in instants),
             marks=tuple((each.at, each.text) for each in marks),
@@ -126,7 +126,7 @@ class Course:
         return f'<ol class="{kind}">{"".join(told)}</ol>'
 
 
-def side_by_side(before: Course, after: Course) -> tuple[str, str]:
+def side_by_side(before: RunCourse, after: RunCourse) -> tuple[str, str]:
     """The figures of both, on the same scales."""
     longest = max(before.seconds, after.seconds)
     latency = latency_scale((*before.lines, *after.lines))
@@ -138,7 +138,7 @@ def side_by_side(before: Course, after: Course) -> tuple[str, str]:
     return first, second
 
 
-def run_tiles(run: Run, row: Row) -> str:
+def run_tiles(run: LoadRun, row: SummaryRow) -> str:
     """What people ask first; `row` are all calls of the run."""
     asked = (
         {"Intended rate": f"{number(summary.intended_rate(run))}/s"}
@@ -158,7 +158,7 @@ def run_tiles(run: Run, row: Row) -> str:
     )
 
 
-def over_time_part(course: Course) -> str:
+def over_time_part(course: RunCourse) -> str:
     """The two pictures over time."""
     if not course.ticks:
         return ""
@@ -166,18 +166,18 @@ def over_time_part(course: Course) -> str:
     return section("Over time", f'{course.figures()}<p class="soft note">{words}</p>')
 
 
-def percentiles_part(run: Run) -> str:
+def percentiles_part(run: LoadRun) -> str:
     """Latencies by percentile, from the intended and from the real start."""
     whole = summary.latencies(run)
     points = shares_up_to(whole.count)
     if not points:
         return ""
     served = summary.services_of(run.record.windows.values())
-    lines = [Line("latency", "p99", list(zip(points, whole.quantiles(points), strict=True)))]
+    lines = [PlotLine("latency", "p99", list(zip(points, whole.quantiles(points), strict=True)))]
     entries = [("p99", "from the intended start")]
     if run.is_open and served.count:
         lines.append(
-            Line("service", "p50", list(zip(points, served.quantiles(points), strict=True)))
+            PlotLine("service", "p50", list(zip(points, served.quantiles(points), strict=True)))
         )
         entries += [("p50", "from the actual start (service time)"), ("gap", "wait before sending")]
     else:
@@ -187,7 +187,7 @@ def percentiles_part(run: Run) -> str:
     return section(title, figure("", entries, percentiles_svg(lines), note))
 
 
-def rows_part(run: Run, total: Row) -> str:
+def rows_part(run: LoadRun, total: SummaryRow) -> str:
     """By protocol and version; a lane with a single version is told once."""
     found = summary.rows(run)
     if not found:
@@ -210,7 +210,7 @@ def rows_part(run: Run, total: Row) -> str:
     return section("By protocol and version", f'{drawn}<p class="soft note">{_COUNTED}</p>')
 
 
-def errors_part(row: Row) -> str:
+def errors_part(row: SummaryRow) -> str:
     """Calls without a right answer, by what became of them."""
     drawn = table(
         ("Outcome", "Calls", "Share", "Meaning"),
@@ -223,7 +223,7 @@ def errors_part(row: Row) -> str:
     return section("Errors", drawn)
 
 
-def _without_echoes(found: Sequence[Row]) -> Iterator[Row]:
+def _without_echoes(found: Sequence[SummaryRow]) -> Iterator[SummaryRow]:
     """Lanes and their versions, without the only version of a lane."""
     for each in found:
         versions = _versions(each, found)
@@ -231,7 +231,7 @@ def _without_echoes(found: Sequence[Row]) -> Iterator[Row]:
             yield each
 
 
-def _cells(row: Row, found: Sequence[Row]) -> tuple[str, ...]:
+def _cells(row: SummaryRow, found: Sequence[SummaryRow]) -> tuple[str, ...]:
     versions = [each.version for each in _versions(row, found)]
     if not row.lane:
         name, version = "all", ""
@@ -254,7 +254,7 @@ def _cells(row: Row, found: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _versions(row: Row, found: Sequence[Row]) -> list[Row]:
+def _versions(row: SummaryRow, found: Sequence[SummaryRow]) -> list[SummaryRow]:
     return [each for each in found if each.lane == row.lane and each.version]
 
 

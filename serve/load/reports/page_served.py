@@ -10,12 +10,12 @@ from typing import Any
 
 from serve.load.histogram import Histogram
 from serve.load.observations.hints import GROUP
-from serve.load.observed import GatewayTimes, Series, TritonTimes
+from serve.load.observed import GatewayTimes, ObservedSeries, TritonTimes
 from serve.load.reports import summary
 from serve.load.reports.drawing_bars import batches_svg, parts_svg
-from serve.load.reports.drawing_frame import Line
+from serve.load.reports.drawing_frame import PlotLine
 from serve.load.reports.drawing_time import readings_svg, shares_svg
-from serve.load.reports.page_run import Course
+from serve.load.reports.page_run import RunCourse
 from serve.load.reports.page_words import (
     bare,
     count,
@@ -29,8 +29,8 @@ from serve.load.reports.page_words import (
     size,
     table,
 )
-from serve.load.reports.report import Run
-from serve.load.reports.summary import Row
+from serve.load.reports.report import LoadRun
+from serve.load.reports.summary import SummaryRow
 from serve.pages.frame import section
 
 _KINDS = ("c0", "c1", "c2", "c3", "c4")
@@ -45,7 +45,7 @@ _WHERE = (
 _NAMES = {"server": "Server", "config": "Configuration", "replicas": "Replicas"}
 
 
-def time_part(run: Run, total: Row) -> str:
+def time_part(run: LoadRun, total: SummaryRow) -> str:
     """Where the time of a mean call goes; what Triton counted; batches; what the gateway used."""
     triton = run.observed.triton
     parts = [each for each in _parts(run, total) if isfinite(each[1]) and each[1] > 0]
@@ -60,7 +60,7 @@ def time_part(run: Run, total: Row) -> str:
     return section("Time per call", bar + _triton(triton) + batches + _gateway(run))
 
 
-def _parts(run: Run, total: Row) -> Iterator[tuple[str, float, str]]:
+def _parts(run: LoadRun, total: SummaryRow) -> Iterator[tuple[str, float, str]]:
     """(name, seconds, style) of the stretches of a call, in their order."""
     triton, gateway = run.observed.triton, run.observed.gateway
     lag = Histogram.merged(each.generator.lag for each in run.record.windows.values())
@@ -109,7 +109,7 @@ def _triton(times: Sequence[TritonTimes]) -> str:
     return f"<figure><h3>Triton by version</h3>{drawn}</figure>" if drawn else ""
 
 
-def _gateway(run: Run) -> str:
+def _gateway(run: LoadRun) -> str:
     gateway = run.observed.gateway
     if gateway is None:
         return ""
@@ -133,9 +133,9 @@ def _gateway_facts(gateway: GatewayTimes) -> dict[str, str]:
 # --- readings ------------------------------------------------------------------------------------
 
 
-def readings_part(run: Run, course: Course) -> str:
+def readings_part(run: LoadRun, course: RunCourse) -> str:
     """Small pictures of all that was read over time, one for each kind of reading."""
-    kinds: dict[tuple[str, str, str], list[Series]] = {}
+    kinds: dict[tuple[str, str, str], list[ObservedSeries]] = {}
     for each in run.observed.series:
         if each.group == GROUP:
             continue  # it has a part of its own
@@ -150,7 +150,9 @@ def readings_part(run: Run, course: Course) -> str:
     return section("Metrics over time", f'<div class="many">{shown}</div>' if shown else "")
 
 
-def _readings(course: Course, group: str, name: str, unit: str, many: Sequence[Series]) -> str:
+def _readings(
+    course: RunCourse, group: str, name: str, unit: str, many: Sequence[ObservedSeries]
+) -> str:
     lines, entries = [], []
     for place, each in enumerate(many):
         kind = _KINDS[min(place, len(_KINDS) - 1)]
@@ -161,7 +163,7 @@ def _readings(course: Course, group: str, name: str, unit: str, many: Sequence[S
         ]
         known = [value for _, value in points if isfinite(value)]
         if known:
-            lines.append(Line(each.of, kind, points))
+            lines.append(PlotLine(each.of, kind, points))
             entries.append((kind, f"{_short(each.of)}, at most {bare(reading(max(known), unit))}"))
     if unit == "1" and all(value == 1 for line in lines for _, value in line.points):
         return ""  # replicas that were up all the time
@@ -185,7 +187,7 @@ def _short(name: str) -> str:
 # --- routes --------------------------------------------------------------------------------------
 
 
-def routes_part(run: Run, course: Course) -> str:
+def routes_part(run: LoadRun, course: RunCourse) -> str:
     """Which version answered and why; over time, where that has changed."""
     found = summary.routes(run)
     if not any(each.by for each in found) and len({each.version for each in found}) < 2:
@@ -201,7 +203,7 @@ def routes_part(run: Run, course: Course) -> str:
     return section("Route decisions", drawn + _shares(run, course))
 
 
-def _shares(run: Run, course: Course) -> str:
+def _shares(run: LoadRun, course: RunCourse) -> str:
     """A picture of the versions over time; nothing where their shares stay as they are."""
     counts = _versions_over_time(run)
     totals: Counter[str] = Counter()
@@ -222,7 +224,7 @@ def _shares(run: Run, course: Course) -> str:
     return figure("Share of the responses by version over time", entries, svg)
 
 
-def _versions_over_time(run: Run) -> list[Counter[str]]:
+def _versions_over_time(run: LoadRun) -> list[Counter[str]]:
     """Answers by version, in equal steps of the run."""
     steps = max(1, min(_MOST_STEPS, int(run.seconds)))
     counts: list[Counter[str]] = [Counter() for _ in range(steps)]
@@ -248,12 +250,12 @@ def _has_moved(counts: Sequence[Counter[str]]) -> bool:
     return False
 
 
-def problems_part(run: Run) -> str:
+def problems_part(run: LoadRun) -> str:
     """What could not be asked, and why."""
     return section("Not observed", listed(run.observed.problems))
 
 
-def served_by(run: Run) -> str:
+def served_by(run: LoadRun) -> str:
     """Server, configuration and replicas, as they told them, without what is off or empty."""
     told = {
         _NAMES.get(str(name), str(name)): _spoken(value)

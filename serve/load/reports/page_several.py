@@ -9,12 +9,12 @@ from serve.load.reports import summary
 from serve.load.reports.drawing_sweep import sweep_svg
 from serve.load.reports.objectives import judge_run
 from serve.load.reports.page_words import NONE, figure, number, seconds, share, table
-from serve.load.reports.report import Report, Run
+from serve.load.reports.report import LoadReport, LoadRun
 
 _SWEEP = "The whiskers are 95 % intervals."
 
 
-def sweep_figure(report: Report) -> str:
+def sweep_figure(report: LoadReport) -> str:
     sweep = report.sweep
     if sweep is None:
         return ""
@@ -31,7 +31,7 @@ def sweep_figure(report: Report) -> str:
     return figure(f"{sweep.y} by {sweep.x}", entries, svg, note)
 
 
-def runs_table(runs: Sequence[Run]) -> str:
+def runs_table(runs: Sequence[LoadRun]) -> str:
     """All runs below each other; two groups of them (`direct, round 1`) beside each other."""
     sides = _sides(runs)
     if sides:
@@ -53,7 +53,7 @@ def runs_table(runs: Sequence[Run]) -> str:
     return table(heads if has_objectives else heads[:-1], shown, words=(0, 8))
 
 
-def _run_cells(run: Run) -> tuple[str, ...]:
+def _run_cells(run: LoadRun) -> tuple[str, ...]:
     row = summary.total(run)
     missed = [str(each.condition) for each in judge_run(run) if not each.passed]
     met = '<span class="good">✓ met</span>' if run.objective else NONE
@@ -69,9 +69,9 @@ def _run_cells(run: Run) -> tuple[str, ...]:
     )
 
 
-def _sides(runs: Sequence[Run]) -> dict[str, dict[str, Run]]:
+def _sides(runs: Sequence[LoadRun]) -> dict[str, dict[str, LoadRun]]:
     """Two groups of runs that differ in the first word of their labels, or nothing."""
-    found: dict[str, dict[str, Run]] = {}
+    found: dict[str, dict[str, LoadRun]] = {}
     for run in runs:
         side, _, rest = run.label.partition(" ")
         found.setdefault(side.rstrip(","), {})[rest] = run
@@ -80,7 +80,7 @@ def _sides(runs: Sequence[Run]) -> dict[str, dict[str, Run]]:
     return found if is_paired else {}
 
 
-def _beside(sides: dict[str, dict[str, Run]]) -> str:
+def _beside(sides: dict[str, dict[str, LoadRun]]) -> str:
     """A row for each round, and for each measure a column of either side."""
     (first, left), (second, right) = sorted(sides.items())
     names = ("Correct/s", "Correct", "p50", "p90", "p99")
@@ -98,7 +98,7 @@ def _beside(sides: dict[str, dict[str, Run]]) -> str:
     )
 
 
-def _measures(run: Run) -> tuple[str, ...]:
+def _measures(run: LoadRun) -> tuple[str, ...]:
     row = summary.total(run)
     times = row.latency
     return (

@@ -7,10 +7,10 @@ from html import escape
 from math import isnan
 
 from serve.load.reports import summary
-from serve.load.reports.objectives import MEASURES, Judged, Unit
+from serve.load.reports.objectives import MEASURES, JudgedObjective, Unit
 from serve.load.reports.page_words import number, plural, seconds, share
-from serve.load.reports.report import Report, Run
-from serve.load.reports.summary import Row
+from serve.load.reports.report import LoadReport, LoadRun
+from serve.load.reports.summary import SummaryRow
 
 
 def limit_box(limits: Sequence[str]) -> str:
@@ -24,7 +24,7 @@ def limit_box(limits: Sequence[str]) -> str:
     )
 
 
-def verdict_box(report: Report, judged: Sequence[Judged], words: str) -> str:
+def verdict_box(report: LoadReport, judged: Sequence[JudgedObjective], words: str) -> str:
     passed = report.passed
     if passed is None and judged:
         passed = all(each.passed for each in judged)
@@ -44,7 +44,7 @@ def verdict_box(report: Report, judged: Sequence[Judged], words: str) -> str:
     )
 
 
-def told_of(judged: Sequence[Judged]) -> str:
+def told_of(judged: Sequence[JudgedObjective]) -> str:
     """Each condition with what was measured."""
     told = "".join(
         f'<li><span class="{"good" if each.passed else "bad"}">{"✓" if each.passed else "✗"}</span>'
@@ -54,7 +54,7 @@ def told_of(judged: Sequence[Judged]) -> str:
     return f'<ul class="judged">{told}</ul>' if told else ""
 
 
-def _value(judged: Judged) -> str:
+def _value(judged: JudgedObjective) -> str:
     if isnan(judged.value):
         return "could not be measured"
     unit = MEASURES[judged.condition.name].unit
@@ -63,7 +63,7 @@ def _value(judged: Judged) -> str:
     return share(judged.value) if unit is Unit.SHARE else f"{number(judged.value)}/s"
 
 
-def in_words(run: Run, row: Row) -> str:
+def in_words(run: LoadRun, row: SummaryRow) -> str:
     """A run in one sentence; `row` are all its calls."""
     if not row.calls:
         return "No calls were made."

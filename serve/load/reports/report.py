@@ -14,7 +14,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LoadRun:
     """One run. `label` tells it from its siblings: `200 calls/s`, `batch 8`, `direct, round 2`.
 
     `outline` is the plan's. `objective` is the text that was asked (`p99<20ms,errors<0.1%`), or
@@ -50,7 +50,7 @@ class Run:
         }
 
     @classmethod
-    def from_json(cls, page: Mapping[str, Any]) -> Run:
+    def from_json(cls, page: Mapping[str, Any]) -> LoadRun:
         """What `to_json` has made."""
         return cls(
             label=str(page["label"]),
@@ -80,7 +80,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LoadReport:
     """What is kept of a load test.
 
     `name`: its folder, `20261122-101500-digits-smoke`. `begun`: ISO 8601, UTC. `command`: how to
@@ -94,7 +94,7 @@ class Report:
     model: str
     begun: str
     command: str
-    runs: tuple[Run, ...]
+    runs: tuple[LoadRun, ...]
     findings: tuple[str, ...] = ()
     passed: bool | None = None
     sweep: Sweep | None = None
@@ -130,7 +130,7 @@ class Report:
         }
 
     @classmethod
-    def from_json(cls, page: Any) -> Report:
+    def from_json(cls, page: Any) -> LoadReport:
         """What `to_json` has made. Raises `Invalid` for anything else."""
         if not isinstance(page, dict) or page.get("format") != FORMAT:
             raise Invalid(
@@ -147,7 +147,7 @@ class Report:
                 model=str(page["model"]),
                 begun=str(page["begun"]),
                 command=str(page["command"]),
-                runs=tuple(map(Run.from_json, page["runs"])),
+                runs=tuple(map(LoadRun.from_json, page["runs"])),
                 findings=tuple(map(str, page["findings"])),
                 passed=page["passed"],
                 sweep=sweep and _sweep(sweep),

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from serve.load.histogram import Histogram
-from serve.load.record import LATE, NEVER_STARTED, RIGHT, Cell, Key, Window
+from serve.load.record import LATE, NEVER_STARTED, RIGHT, CallKey, RecordCell, RecordWindow
 from serve.load.reports.counts import before_end, is_served, is_waited, span
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
@@ -39,7 +39,7 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SummaryRow:
     """The calls of one lane, or of one version in it.
 
     `version` is empty for the whole lane; calls that no version has answered are only there.
@@ -105,9 +105,9 @@ class Instant:
     busiest: float
 
 
-def rows(run: Run) -> tuple[Row, ...]:
+def rows(run: LoadRun) -> tuple[SummaryRow, ...]:
     """Each lane, followed by each version that it told, in order."""
-    found: dict[tuple[int, str], list[tuple[int, Key, Cell]]] = {}
+    found: dict[tuple[int, str], list[tuple[int, CallKey, RecordCell]]] = {}
     for each in run.record.cells():
         _, key, _ = each
         found.setdefault((key.lane, ""), []).append(each)
@@ -120,45 +120,45 @@ def rows(run: Run) -> tuple[Row, ...]:
     )
 
 
-def total(run: Run) -> Row:
+def total(run: LoadRun) -> SummaryRow:
     """All calls of the run."""
     return _row(run, list(run.record.cells()), "", "", "")
 
 
-def latencies(run: Run) -> Histogram:
+def latencies(run: LoadRun) -> Histogram:
     """Of all calls that count, from their intended starts."""
     return latencies_of(run.record.windows.values())
 
 
-def latencies_of(windows: Iterable[Window]) -> Histogram:
+def latencies_of(windows: Iterable[RecordWindow]) -> Histogram:
     """Of some windows."""
     return _merged((window.cells for window in windows), is_waited, lambda cell: cell.latency)
 
 
-def services_of(windows: Iterable[Window]) -> Histogram:
+def services_of(windows: Iterable[RecordWindow]) -> Histogram:
     """From the real starts, of the calls that count and did start."""
     return _merged((window.cells for window in windows), is_served, lambda cell: cell.service)
 
 
-def intended_rate(run: Run) -> float:
+def intended_rate(run: LoadRun) -> float:
     """Calls per second that were meant to start; in the closed loop, that were started."""
     width = span(run)
     calls = sum(cell.calls for second, _, cell in run.record.cells() if second < width)
     return calls / width if width else math.nan
 
 
-def achieved(run: Run) -> float:
+def achieved(run: LoadRun) -> float:
     """Right answers ÷ calls that were meant to start; nan without calls."""
     counts = _counts(run)
     return counts[RIGHT] / counts.total() if counts else math.nan
 
 
-def never_started(run: Run) -> int:
+def never_started(run: LoadRun) -> int:
     """Calls that the run's end has overtaken before a connection was free for them."""
     return _counts(run)[NEVER_STARTED]
 
 
-def late_share(run: Run) -> float:
+def late_share(run: LoadRun) -> float:
     """Calls that started more than `LATE` after their time, or never, ÷ all; nan without calls.
 
     The closed loop has no intended times, and so nothing late.
@@ -170,7 +170,7 @@ def late_share(run: Run) -> float:
     return min(1.0, (late + counts[NEVER_STARTED]) / counts.total())
 
 
-def routes(run: Run) -> tuple[RouteShare, ...]:
+def routes(run: LoadRun) -> tuple[RouteShare, ...]:
     """By version and reason, the most frequent first."""
     counts: Counter[tuple[str, str]] = Counter()
     for _, key, cell in run.record.cells():
@@ -183,7 +183,7 @@ def routes(run: Run) -> tuple[RouteShare, ...]:
     )
 
 
-def over_time(run: Run, most: int = 240) -> tuple[Instant, ...]:
+def over_time(run: LoadRun, most: int = 240) -> tuple[Instant, ...]:
     """The run's seconds in order, as many together as needed to get at most `most`."""
     windows = run.record.windows
     seconds = math.ceil(span(run))
@@ -198,7 +198,7 @@ def over_time(run: Run, most: int = 240) -> tuple[Instant, ...]:
     )
 
 
-def _instant(second: int, width: int, windows: list[Window]) -> Instant:
+def _instant(second: int, width: int, windows: list[RecordWindow]) -> Instant:
     counts: Counter[str] = Counter()
     for window in windows:
         for key, cell in window.cells.items():
@@ -222,8 +222,12 @@ def _instant(second: int, width: int, windows: list[Window]) -> Instant:
 
 
 def _row(
-    run: Run, cells: list[tuple[int, Key, Cell]], lane: str, protocol: str, version: str
-) -> Row:
+    run: LoadRun,
+    cells: list[tuple[int, CallKey, RecordCell]],
+    lane: str,
+    protocol: str,
+    version: str,
+) -> SummaryRow:
     counts: Counter[str] = Counter()
     width = span(run)
     in_time = in_time_rows = 0.0
@@ -235,7 +239,7 @@ def _row(
             in_time_rows += ended * cell.rows / cell.calls
     latency = Histogram.merged(cell.latency for _, key, cell in cells if is_waited(key.outcome))
     service = Histogram.merged(cell.service for _, key, cell in cells if is_served(key.outcome))
-    return Row(
+    return SummaryRow(
         lane,
         protocol,
         version,
@@ -250,16 +254,16 @@ def _row(
 
 
 def _merged(
-    cells: Iterable[Mapping[Key, Cell]],
+    cells: Iterable[Mapping[CallKey, RecordCell]],
     counts: Callable[[str], bool],
-    times: Callable[[Cell], Histogram],
+    times: Callable[[RecordCell], Histogram],
 ) -> Histogram:
     return Histogram.merged(
         times(cell) for each in cells for key, cell in each.items() if counts(key.outcome)
     )
 
 
-def _counts(run: Run) -> Counter[str]:
+def _counts(run: LoadRun) -> Counter[str]:
     """Calls by outcome."""
     counts: Counter[str] = Counter()
     for _, key, cell in run.record.cells():

@@ -13,7 +13,7 @@ import httpx2
 
 from serve.core.commands import addressed
 from serve.core.errors import Invalid, NoControl, ServegateError
-from serve.load.observer import Target
+from serve.load.observer import LoadTarget
 from serve.wire.admin_answers import error_of
 
 _PATIENCE = 90.0  # seconds: loading a model takes a while
@@ -23,7 +23,7 @@ _BACK = 120.0  # seconds to put everything back
 class Admin:
     """The admin API of a target, inside of `async with`."""
 
-    def __init__(self, target: Target, *, reason: str) -> None:
+    def __init__(self, target: LoadTarget, *, reason: str) -> None:
         if not target.admin_url:
             raise Invalid(
                 "this scenario needs a gateway",

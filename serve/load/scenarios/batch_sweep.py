@@ -11,12 +11,12 @@ from statistics import fmean, stdev
 
 from serve.core.errors import Invalid
 from serve.load.observations.questions import Questions
-from serve.load.observer import Target
+from serve.load.observer import LoadTarget
 from serve.load.plan import Closed
 from serve.load.reports.amounts import rate_text
 from serve.load.reports.comparison import student
-from serve.load.reports.report import Run, Sweep
-from serve.load.scenarios.scenario import Outcome, Stage
+from serve.load.reports.report import LoadRun, Sweep
+from serve.load.scenarios.scenario import ScenarioOutcome, ScenarioStage
 from serve.load.scenarios.tallies import ANSWERED, failed_sentence, failures, is_stopped
 
 _SECONDS = 8.0  # for one size
@@ -25,23 +25,23 @@ _USERS = 8
 _LARGEST = 1024
 
 
-async def play(stage: Stage) -> Outcome:
+async def play(stage: ScenarioStage) -> ScenarioOutcome:
     """A run for each size."""
     sizes = sizes_to(await largest_batch(stage.target))
     seconds = stage.seconds / len(sizes) if stage.seconds else _SECONDS
-    runs: list[Run] = []
+    runs: list[LoadRun] = []
     for size in sizes:
         plan = stage.plan(
             closed=Closed(_USERS), seconds=max(seconds, 3.0), batch=size, warm_up=_WARM_UP
         )
         runs.append(await stage.perform(plan, label=f"batch {size}"))
         if is_stopped(runs[-1]):
-            return Outcome("Batch sweep", tuple(runs))
+            return ScenarioOutcome("Batch sweep", tuple(runs))
         stage.say(f"batch {size}: {rate_text(rows_rate(runs[-1])[0])} rows")
     return conclude(sizes, runs)
 
 
-def conclude(sizes: tuple[int, ...], runs: list[Run]) -> Outcome:
+def conclude(sizes: tuple[int, ...], runs: list[LoadRun]) -> ScenarioOutcome:
     """The sweep, and which size is the best; passed if no call failed."""
     rates = [rows_rate(run) for run in runs]
     means = [mean for mean, _ in rates]
@@ -63,7 +63,7 @@ def conclude(sizes: tuple[int, ...], runs: list[Run]) -> Outcome:
         tuple(mean - off for mean, off in rates),
         tuple(mean + off for mean, off in rates),
     )
-    return Outcome(
+    return ScenarioOutcome(
         "Batch sweep: rows per second by batch size",
         tuple(runs),
         tuple(findings),
@@ -72,7 +72,7 @@ def conclude(sizes: tuple[int, ...], runs: list[Run]) -> Outcome:
     )
 
 
-def rows_rate(run: Run) -> tuple[float, float]:
+def rows_rate(run: LoadRun) -> tuple[float, float]:
     """Rows in whole answers per second, and half of the 95 % interval of that."""
     by_second = [
         sum(cell.rows for key, cell in window.cells.items() if key.outcome in ANSWERED)
@@ -91,7 +91,7 @@ def sizes_to(largest: int) -> tuple[int, ...]:
     return (*(2**n for n in range(largest.bit_length()) if 2**n < largest), largest)
 
 
-async def largest_batch(target: Target) -> int:
+async def largest_batch(target: LoadTarget) -> int:
     """What the model's configuration allows; `Invalid` where it has no batches."""
     questions = Questions(target.http_url, trust=target.trust)
     try:

@@ -13,9 +13,9 @@ from serve.load.observed_run import Action
 from serve.load.plan import Arrivals
 from serve.load.record import RIGHT
 from serve.load.reports.amounts import time_text
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.scenarios.admin import Admin, putting_back
-from serve.load.scenarios.scenario import Outcome, Stage
+from serve.load.scenarios.scenario import ScenarioOutcome, ScenarioStage
 from serve.load.scenarios.tallies import between, failures, is_stopped, outcomes, p99
 
 _SECONDS = 40.0
@@ -25,7 +25,7 @@ _SETTLED = 2.0  # times the p99 of the last third
 _SETTLED_SECONDS = 0.005  # below this, it is noise
 
 
-async def play(stage: Stage) -> Outcome:
+async def play(stage: ScenarioStage) -> ScenarioOutcome:
     """One run, which begins with the load; the model is loaded in the end, whatever happens."""
     model = stage.target.model
     async with Admin(stage.target, reason="load test: cold start") as admin:
@@ -48,7 +48,7 @@ async def play(stage: Stage) -> Outcome:
                 objective=stage.objective,
             )
     findings, passed = judge(run, loading.took)
-    return Outcome(
+    return ScenarioOutcome(
         "Cold start: the model is loaded while calls arrive",
         (run,),
         (*undone, *findings),
@@ -79,7 +79,7 @@ class _Loading:
             await self._admin.load()
 
 
-def judge(run: Run, took: float | None) -> tuple[tuple[str, ...], bool]:
+def judge(run: LoadRun, took: float | None) -> tuple[tuple[str, ...], bool]:
     """What the callers saw; passed if answers came, kept coming, and their p99 settled."""
     right = [second for second, one in run.record.windows.items() if outcomes([one])[RIGHT]]
     if not right:
@@ -102,7 +102,7 @@ def judge(run: Run, took: float | None) -> tuple[tuple[str, ...], bool]:
     return tuple(findings), settled is not None and not later
 
 
-def settling(run: Run, first: int) -> int | None:
+def settling(run: LoadRun, first: int) -> int | None:
     """The second from which on p99 stays near what it is in the last third; None for none."""
     reference = p99(between(run, run.seconds * 2 / 3, run.seconds))
     limit = max(_SETTLED * reference, reference + _SETTLED_SECONDS)

@@ -14,12 +14,12 @@ from typing import Any
 from serve.core.errors import Invalid
 from serve.core.replicas import Replica
 from serve.load.bodies import path_of
-from serve.load.plan import Arrivals, Plan, Protocol
+from serve.load.plan import Arrivals, LaneProtocol, LoadPlan
 from serve.load.reports.amounts import time_text
 from serve.load.reports.comparison import PAIRS, Ratio, compare
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.scenarios.admin import Admin
-from serve.load.scenarios.scenario import Outcome, Stage
+from serve.load.scenarios.scenario import ScenarioOutcome, ScenarioStage
 from serve.load.scenarios.tallies import failed_sentence, failures, is_stopped
 
 _SECONDS = 10.0  # for one run
@@ -28,7 +28,7 @@ _WARM_UP = 1.0
 _NAMES = {"p50": "p50", "p90": "p90", "p99": "p99", "mean": "the mean", "rate": "the rate"}
 
 
-async def play(stage: Stage) -> Outcome:
+async def play(stage: ScenarioStage) -> ScenarioOutcome:
     """As many rounds as pairs are needed for an interval."""
     async with Admin(stage.target, reason="load test: direct") as admin:
         version, replica, physical = await _same(admin, stage.target.model)
@@ -37,7 +37,7 @@ async def play(stage: Stage) -> Outcome:
         f"{replica.name} at {replica.host}:{replica.http_port}"
     )
     seconds = stage.seconds / (2 * PAIRS) if stage.seconds else _SECONDS
-    sides: dict[str, list[Run]] = {"gateway": [], "direct": []}
+    sides: dict[str, list[LoadRun]] = {"gateway": [], "direct": []}
     order = ("gateway", "direct")
     for number in range(PAIRS):
         for side in order:
@@ -47,17 +47,17 @@ async def play(stage: Stage) -> Outcome:
             label = f"{side}, round {number + 1}"
             sides[side].append(await stage.perform(plan, label=label, objective=stage.objective))
             if is_stopped(sides[side][-1]):
-                return Outcome("Direct", (*sides["gateway"], *sides["direct"]))
+                return ScenarioOutcome("Direct", (*sides["gateway"], *sides["direct"]))
         order = (order[1], order[0])
     return conclude(sides["gateway"], sides["direct"])
 
 
-def conclude(gateway: list[Run], direct: list[Run]) -> Outcome:
+def conclude(gateway: list[LoadRun], direct: list[LoadRun]) -> ScenarioOutcome:
     """What the gateway adds; passed if no call failed on either side."""
     ratios = compare(direct, gateway)
     windows = [one for run in (*gateway, *direct) for one in run.record.windows.values()]
     findings = [*_added(ratios), *map(_sentence, ratios), failed_sentence(windows)]
-    return Outcome(
+    return ScenarioOutcome(
         "Direct: through the gateway compared with one Triton directly",
         (*gateway, *direct),
         tuple(filter(None, findings)),
@@ -65,16 +65,16 @@ def conclude(gateway: list[Run], direct: list[Run]) -> Outcome:
     )
 
 
-def _plan(stage: Stage, seconds: float, address: str, model: str, version: str) -> Plan:
+def _plan(stage: ScenarioStage, seconds: float, address: str, model: str, version: str) -> LoadPlan:
     """The plan with the version in its path; the bodies of HTTP name no model."""
     plan = stage.plan(
-        protocols=(Protocol.HTTP_BINARY,),
+        protocols=(LaneProtocol.HTTP_BINARY,),
         arrivals=Arrivals(stage.rate or _RATE),
         seconds=seconds,
         address=address,
         warm_up=_WARM_UP,
     )
-    path = path_of(Protocol.HTTP_BINARY, model, version)
+    path = path_of(LaneProtocol.HTTP_BINARY, model, version)
     lanes = (replace(lane, path=lane.path.partition("/v2/")[0] + path) for lane in plan.lanes)
     return replace(plan, lanes=tuple(lanes))
 

@@ -21,9 +21,9 @@ from serve.load.observations.local_tritons import is_here, triton_on
 from serve.load.observed_run import Action
 from serve.load.plan import Arrivals
 from serve.load.reports.amounts import time_text
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.scenarios.admin import Admin
-from serve.load.scenarios.scenario import Outcome, Stage
+from serve.load.scenarios.scenario import ScenarioOutcome, ScenarioStage
 from serve.load.scenarios.tallies import between, failed_sentence, failures, is_stopped, outcomes
 from serve.load.scenarios.tallies import p99 as p99_of
 
@@ -36,7 +36,7 @@ _PATIENCE = 90.0  # seconds after the run for it to be back
 _COMMAND = 30.0  # seconds that the user's command may take
 
 
-async def play(stage: Stage) -> Outcome:
+async def play(stage: ScenarioStage) -> ScenarioOutcome:
     """One run; the replica dies at a third of it."""
     seconds = stage.seconds or _SECONDS
     at = seconds / 3
@@ -62,7 +62,9 @@ async def play(stage: Stage) -> Outcome:
             watching.cancel()
     findings, passed = judge(run, at, victim.name, victim.away, victim.others, is_dead=victim.died)
     is_open = is_stopped(run) and passed
-    return Outcome("Kill: a replica dies under load", (run,), findings, None if is_open else passed)
+    return ScenarioOutcome(
+        "Kill: a replica dies under load", (run,), findings, None if is_open else passed
+    )
 
 
 class Victim:
@@ -127,7 +129,7 @@ class Victim:
 
 
 def judge(
-    run: Run, at: float, name: str, away: float | None, others: int, *, is_dead: bool
+    run: LoadRun, at: float, name: str, away: float | None, others: int, *, is_dead: bool
 ) -> tuple[tuple[str, ...], bool]:
     """What the callers saw of it; passed if few calls failed, and the replica came back.
 
@@ -159,7 +161,7 @@ def judge(
     return tuple(findings), failed - excused <= _ALLOWED * calls and away is not None
 
 
-async def _victim(stage: Stage, admin: Admin) -> Victim:
+async def _victim(stage: ScenarioStage, admin: Admin) -> Victim:
     """A replica that holds the model: one whose process is here, or which the command kills."""
     detail, replicas = await admin.model(), await admin.replicas()
     holders = {name for one in detail["versions"] for name in one["replicas"]}

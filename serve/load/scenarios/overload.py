@@ -14,13 +14,13 @@ from collections.abc import Callable
 from functools import partial
 
 from serve.core.errors import Invalid, Unavailable
-from serve.load.plan import Arrivals, Closed, Plan, Protocol, Shape
-from serve.load.record import NEVER_STARTED, TIMED_OUT, Window
+from serve.load.plan import Arrivals, Closed, LaneProtocol, LoadPlan, RateShape
+from serve.load.record import NEVER_STARTED, TIMED_OUT, RecordWindow
 from serve.load.reports.amounts import rate_text, share_text, time_text
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.reports.summary import total
 from serve.load.scenarios.batch_sweep import largest_batch
-from serve.load.scenarios.scenario import Outcome, Stage
+from serve.load.scenarios.scenario import ScenarioOutcome, ScenarioStage
 from serve.load.scenarios.tallies import answers, between, failures, is_stopped, outcomes, p99
 
 _USERS = 32
@@ -35,9 +35,9 @@ _SLOWER_SECONDS = 0.010  # below this, it is noise
 _SHED = ("http_429", "http_503", "grpc_RESOURCE_EXHAUSTED", "grpc_UNAVAILABLE")
 
 
-async def play(stage: Stage) -> Outcome:
+async def play(stage: ScenarioStage) -> ScenarioOutcome:
     """A probe, then one run in steps. A rate that was asked for is taken for the sustained one."""
-    runs: list[Run] = []
+    runs: list[LoadRun] = []
     plan_of = _planner(stage, await _batch(stage))
     capacity = stage.rate
     if capacity is None:
@@ -45,7 +45,7 @@ async def play(stage: Stage) -> Outcome:
         runs.append(await stage.perform(probe, label=f"probe: {_USERS} users"))
         capacity = total(runs[-1]).rate
         if is_stopped(runs[-1]):
-            return Outcome("Overload", tuple(runs))
+            return ScenarioOutcome("Overload", tuple(runs))
         if not capacity > 0:
             raise Unavailable(
                 "the model gave no correct response, so its sustainable rate is unknown"
@@ -53,11 +53,11 @@ async def play(stage: Stage) -> Outcome:
         stage.say(f"{_USERS} users reach {rate_text(capacity)}; the steps go up to twice that")
     seconds = stage.seconds or _SECONDS
     levels = tuple(step * capacity for step in _STEPS)
-    arrivals = Arrivals(capacity, Shape.STEP, levels=levels)
+    arrivals = Arrivals(capacity, RateShape.STEP, levels=levels)
     plan = plan_of(arrivals=arrivals, seconds=seconds)
     run = await stage.perform(plan, label="steps", objective=stage.objective)
     findings, passed = judge(run, capacity)
-    return Outcome(
+    return ScenarioOutcome(
         "Overload: up to twice the sustainable rate, and back",
         (*runs, run),
         findings,
@@ -65,16 +65,16 @@ async def play(stage: Stage) -> Outcome:
     )
 
 
-async def _batch(stage: Stage) -> int | None:
+async def _batch(stage: ScenarioStage) -> int | None:
     try:
         return min(await largest_batch(stage.target), _BATCH)
     except Invalid:
         return None
 
 
-def _planner(stage: Stage, batch: int | None) -> Callable[..., Plan]:
+def _planner(stage: ScenarioStage, batch: int | None) -> Callable[..., LoadPlan]:
     """What makes plans of the calls that cost the server most, of those that can be made."""
-    for protocols, rows in (((Protocol.HTTP_JSON,), batch), ((Protocol.HTTP_JSON,), None)):
+    for protocols, rows in (((LaneProtocol.HTTP_JSON,), batch), ((LaneProtocol.HTTP_JSON,), None)):
         made = partial(stage.plan, protocols=protocols, batch=rows)
         try:
             made(closed=Closed(1), seconds=1.0)
@@ -84,7 +84,7 @@ def _planner(stage: Stage, batch: int | None) -> Callable[..., Plan]:
     return stage.plan
 
 
-def judge(run: Run, capacity: float) -> tuple[tuple[str, ...], bool]:
+def judge(run: LoadRun, capacity: float) -> tuple[tuple[str, ...], bool]:
     """What the steps show; passed if all came back, and what was refused was refused quickly."""
     width = run.seconds / len(_STEPS)
     steps = [between(run, n * width, (n + 1) * width) for n in range(len(_STEPS))]
@@ -107,7 +107,7 @@ def judge(run: Run, capacity: float) -> tuple[tuple[str, ...], bool]:
     return findings, is_back and is_whole and lost <= _LOST_OVER * calls
 
 
-def _failed_share(step: list[Window]) -> float:
+def _failed_share(step: list[RecordWindow]) -> float:
     return failures(step).total() / max(1, outcomes(step).total())
 
 
@@ -132,7 +132,7 @@ def _shed_sentence(shed: int, lost: int, calls: int) -> list[str]:
     return found
 
 
-def _step_sentence(number: int, step: list[Window], capacity: float, width: float) -> str:
+def _step_sentence(number: int, step: list[RecordWindow], capacity: float, width: float) -> str:
     asked = _STEPS[number] * capacity
     return (
         f"step {number + 1}, {rate_text(asked)} intended: "

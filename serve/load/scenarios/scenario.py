@@ -8,16 +8,16 @@ from typing import Protocol
 
 from serve.load import plan as plans
 from serve.load.observed_run import Action
-from serve.load.observer import Target
-from serve.load.plan import Arrivals, Closed, Plan
-from serve.load.reports.report import Run, Sweep
+from serve.load.observer import LoadTarget
+from serve.load.plan import Arrivals, Closed, LoadPlan
+from serve.load.reports.report import LoadRun, Sweep
 
 
-class Stage(Protocol):
+class ScenarioStage(Protocol):
     """Makes plans and runs, and tells people what goes on. Whoever plays a scenario has one."""
 
     @property
-    def target(self) -> Target:
+    def target(self) -> LoadTarget:
         """Where the model is served."""
         ...
 
@@ -44,14 +44,14 @@ class Stage(Protocol):
     def plan(
         self,
         *,
-        protocols: Sequence[plans.Protocol] = (),
+        protocols: Sequence[plans.LaneProtocol] = (),
         arrivals: Arrivals | None = None,
         closed: Closed | None = None,
         seconds: float,
         batch: int | None = None,
         address: str = "",
         warm_up: float = 0.0,
-    ) -> Plan:
+    ) -> LoadPlan:
         """A plan for the model; without `protocols` those that were asked for.
 
         `address`: another host:port than the gateway's, such as a Triton's.
@@ -59,8 +59,8 @@ class Stage(Protocol):
         ...
 
     async def perform(
-        self, plan: Plan, *, label: str, actions: Sequence[Action] = (), objective: str = ""
-    ) -> Run:
+        self, plan: LoadPlan, *, label: str, actions: Sequence[Action] = (), objective: str = ""
+    ) -> LoadRun:
         """Make one run; one that was stopped has `stopped_after` in its outline."""
         ...
 
@@ -70,7 +70,7 @@ class Stage(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioOutcome:
     """What came of it. `findings` are sentences, the most important first.
 
     `passed` is by the scenario's own conditions, without objectives; None where it has none, or
@@ -78,7 +78,7 @@ class Outcome:
     """
 
     title: str
-    runs: tuple[Run, ...]
+    runs: tuple[LoadRun, ...]
     findings: tuple[str, ...] = ()
     passed: bool | None = None
     sweep: Sweep | None = None
@@ -90,5 +90,5 @@ class Scenario:
 
     name: str
     summary: str
-    play: Callable[[Stage], Awaitable[Outcome]]
+    play: Callable[[ScenarioStage], Awaitable[ScenarioOutcome]]
     changes: str = ""

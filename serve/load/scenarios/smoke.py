@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from serve.load.plan import Arrivals, Protocol
+from serve.load.plan import Arrivals, LaneProtocol
 from serve.load.record import RIGHT, WRONG
 from serve.load.reports.amounts import time_text
 from serve.load.reports.summary import rows
-from serve.load.scenarios.scenario import Outcome, Stage
+from serve.load.scenarios.scenario import ScenarioOutcome, ScenarioStage
 from serve.load.scenarios.tallies import (
     failed_sentence,
     failures,
@@ -20,10 +20,10 @@ _RATE = 25.0
 _LEAST_RIGHT = 0.5  # of the answers: fewer mean that rows or classes are mixed up
 
 
-async def play(stage: Stage) -> Outcome:
+async def play(stage: ScenarioStage) -> ScenarioOutcome:
     """One run with a lane for each protocol."""
     plan = stage.plan(
-        protocols=tuple(Protocol),
+        protocols=tuple(LaneProtocol),
         arrivals=Arrivals(stage.rate or _RATE),
         seconds=stage.seconds or _SECONDS,
     )
@@ -45,7 +45,7 @@ async def play(stage: Stage) -> Outcome:
     ]
     is_right = counts[RIGHT] >= _LEAST_RIGHT * (counts[RIGHT] + counts[WRONG])
     passed = not failures(windows) and bool(counts) and is_right and not silent
-    return Outcome(
+    return ScenarioOutcome(
         "Smoke: every protocol at a low rate",
         (run,),
         tuple(filter(None, findings)),

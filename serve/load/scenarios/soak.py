@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from statistics import fmean, median
 
-from serve.load.observed import Series
+from serve.load.observed import ObservedSeries
 from serve.load.plan import Arrivals
 from serve.load.reports.amounts import share_text, time_text
-from serve.load.reports.report import Run
-from serve.load.scenarios.scenario import Outcome, Stage
+from serve.load.reports.report import LoadRun
+from serve.load.scenarios.scenario import ScenarioOutcome, ScenarioStage
 from serve.load.scenarios.tallies import between, failed_sentence, failures, is_stopped, p99
 
 _SECONDS = 600.0
@@ -26,7 +26,7 @@ _SLOWER = 1.5  # times the p99 of the first quarter, which may be
 _SLOWER_SECONDS = 0.005  # below this, it is noise
 
 
-async def play(stage: Stage) -> Outcome:
+async def play(stage: ScenarioStage) -> ScenarioOutcome:
     """One long run."""
     plan = stage.plan(
         arrivals=Arrivals(stage.rate or _RATE),
@@ -44,7 +44,7 @@ async def play(stage: Stage) -> Outcome:
         *(text for is_bad, text in grown if not is_bad),
     ]
     passed = not slower and not failures(windows) and not any(is_bad for is_bad, _ in grown)
-    return Outcome(
+    return ScenarioOutcome(
         "Soak: a long run at a steady rate",
         (run,),
         tuple(filter(None, findings)),
@@ -52,7 +52,7 @@ async def play(stage: Stage) -> Outcome:
     )
 
 
-def growth(series: Series) -> tuple[bool, str] | None:
+def growth(series: ObservedSeries) -> tuple[bool, str] | None:
     """Of a memory: whether it grew too much, and a sentence; None for every other reading."""
     values = [
         (at, value)
@@ -73,7 +73,7 @@ def growth(series: Series) -> tuple[bool, str] | None:
     return is_bad, text
 
 
-def slowdown(run: Run) -> tuple[bool, str]:
+def slowdown(run: LoadRun) -> tuple[bool, str]:
     """Whether the p99 rose too much from the first quarter to the last, and a sentence."""
     quarter = run.seconds / 4
     first, last = _typical(run, 0.0, quarter), _typical(run, run.seconds - quarter, run.seconds)
@@ -84,7 +84,7 @@ def slowdown(run: Run) -> tuple[bool, str]:
     )
 
 
-def _typical(run: Run, first: float, last: float) -> float:
+def _typical(run: LoadRun, first: float, last: float) -> float:
     """The median p99 over some seconds: one stall of the machine is no trend."""
     part = _part(last - first)
     count = max(1, round((last - first) / part))

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from serve.core.errors import Invalid
 from serve.load.observed_run import Action
 from serve.load.plan import Arrivals
-from serve.load.record import Key
+from serve.load.record import CallKey
 from serve.load.reports.amounts import share_text
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.scenarios.admin import Admin, putting_back
-from serve.load.scenarios.scenario import Outcome, Stage
+from serve.load.scenarios.scenario import ScenarioOutcome, ScenarioStage
 from serve.load.scenarios.tallies import failed_sentence, failures, is_stopped
 
 _SECONDS = 60.0
@@ -27,7 +27,7 @@ _FOLLOWING = 1.0  # seconds after a change in which the old split may still deci
 Split = Mapping[int, int]
 
 
-async def play(stage: Stage) -> Outcome:
+async def play(stage: ScenarioStage) -> ScenarioOutcome:
     """One run; the split changes at a third of it, and back at two thirds."""
     seconds, model = stage.seconds or _SECONDS, stage.target.model
     async with Admin(stage.target, reason="load test: split") as admin:
@@ -56,7 +56,7 @@ async def play(stage: Stage) -> Outcome:
     findings, follows = judge(run, (before, other, before), changes.generations, times)
     windows = list(run.record.windows.values())
     passed = follows and not failures(windows) and not undone
-    return Outcome(
+    return ScenarioOutcome(
         "Split: the traffic split changes under load",
         (run,),
         (*undone, *findings, failed_sentence(windows)),
@@ -104,7 +104,7 @@ def another(before: Split, ready: set[int]) -> Split:
 
 
 def judge(
-    run: Run, splits: tuple[Split, ...], generations: list[int], times: tuple[float, float]
+    run: LoadRun, splits: tuple[Split, ...], generations: list[int], times: tuple[float, float]
 ) -> tuple[tuple[str, ...], bool]:
     """Whether the shares were those of each split, and the calls followed in time."""
     counts: list[Counter[int]] = [Counter() for _ in splits]
@@ -127,7 +127,7 @@ def judge(
     return (sentence, *(text for text, _ in told)), not late and all(good for _, good in told)
 
 
-def generation_of(key: Key) -> int:
+def generation_of(key: CallKey) -> int:
     """Of the snapshot that decided a call; 0 where none was told."""
     for part in key.decision.split(";"):
         name, _, value = part.strip().partition("=")

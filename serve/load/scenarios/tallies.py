@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from serve.load.record import RIGHT, WRONG, Window
+from serve.load.record import RIGHT, WRONG, RecordWindow
 from serve.load.reports.amounts import share_text
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.reports.summary import latencies_of
 
 ANSWERED = (RIGHT, WRONG)
-Windows = list[Window]
+Windows = list[RecordWindow]
 
 
-def is_stopped(run: Run) -> bool:
+def is_stopped(run: LoadRun) -> bool:
     """Whether somebody ended the run early."""
     return "stopped_after" in run.outline
 
 
-def between(run: Run, first: float, last: float) -> Windows:
+def between(run: LoadRun, first: float, last: float) -> Windows:
     """The windows of the seconds in [first, last)."""
     return [one for second, one in run.record.windows.items() if first <= second < last]
 
 
-def outcomes(windows: Iterable[Window]) -> Counter[str]:
+def outcomes(windows: Iterable[RecordWindow]) -> Counter[str]:
     """Calls by outcome."""
     counts: Counter[str] = Counter()
     for window in windows:
@@ -37,18 +37,18 @@ def outcomes(windows: Iterable[Window]) -> Counter[str]:
     return counts
 
 
-def failures(windows: Iterable[Window]) -> Counter[str]:
+def failures(windows: Iterable[RecordWindow]) -> Counter[str]:
     """Calls without a whole answer, by outcome."""
     return Counter({one: n for one, n in outcomes(windows).items() if one not in ANSWERED})
 
 
-def answers(windows: Iterable[Window]) -> int:
+def answers(windows: Iterable[RecordWindow]) -> int:
     """Calls with a whole answer."""
     counts = outcomes(windows)
     return sum(counts[one] for one in ANSWERED)
 
 
-def p99(windows: Iterable[Window]) -> float:
+def p99(windows: Iterable[RecordWindow]) -> float:
     """Seconds, from the intended starts; nan without calls. Who waited in vain counts, too."""
     return latencies_of(windows).quantile(0.99)
 

@@ -17,7 +17,7 @@ KEEPING = 15.0  # seconds between two questions that keep it
 LOADING = 660.0  # seconds for a change: two loads, the second for the fields before
 
 
-class Bench:
+class LoadBench:
     """One bench, open. `address` is that of its gRPC port, `http` that of the other."""
 
     def __init__(self, client: httpx2.AsyncClient, page: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ class Bench:
         self.address = str(page["grpc"])
 
     def __repr__(self) -> str:
-        return f"<Bench {self._path} of {self.name}>"
+        return f"<LoadBench {self._path} of {self.name}>"
 
     async def load(self, fields: Mapping[str, Any]) -> None:
         """Run with these fields from now on; the error says why they do not load.
@@ -70,11 +70,11 @@ async def opened(
     number: int,
     fields: Mapping[str, Any],
     replica: str,
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[LoadBench]:
     """A bench for as long as the block lasts; on `replica`, or in a Triton of its own."""
     path = f"/api/models/{quote(model, safe='')}/versions/{number}/benches"
     body = {"fields": dict(fields), "replica": replica}
-    bench = Bench(client, await ask(client, "POST", path, body, patience=LOADING))
+    bench = LoadBench(client, await ask(client, "POST", path, body, patience=LOADING))
     keeping = asyncio.create_task(bench.keep())
     try:
         yield bench

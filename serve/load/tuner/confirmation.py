@@ -68,7 +68,7 @@ class Staircase:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ConfirmationRound:
     """What a round has come to: calls/s of each side."""
 
     baseline: float
@@ -76,7 +76,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RateRatio:
     """Winner ÷ baseline, with its 95 % interval; nan where there were too few rounds."""
 
     ratio: float
@@ -103,7 +103,7 @@ class Duel:
     def __init__(self, baseline: float, winner: float) -> None:
         self.begun_at = (baseline, winner)
         self.sides = {"baseline": Staircase(baseline), "winner": Staircase(winner)}
-        self.rounds: list[Round] = []
+        self.rounds: list[ConfirmationRound] = []
 
     def __repr__(self) -> str:
         return f"<Duel {len(self.rounds)} rounds>"
@@ -121,11 +121,11 @@ class Duel:
         self.sides["winner"].told(winner)
         if all(side.is_settled for side in self.sides.values()):
             levels = {name: side.level for name, side in self.sides.items()}
-            self.rounds.append(Round(levels["baseline"], levels["winner"]))
+            self.rounds.append(ConfirmationRound(levels["baseline"], levels["winner"]))
         elif winner and not self.sides["baseline"].has_met and tried["winner"] > tried["baseline"]:
-            self.rounds.append(Round(tried["baseline"], tried["winner"]))
+            self.rounds.append(ConfirmationRound(tried["baseline"], tried["winner"]))
 
-    def compared(self) -> Compared:
+    def compared(self) -> RateRatio:
         """What the rounds say together."""
         return compared(self.rounds)
 
@@ -149,10 +149,10 @@ class Duel:
         return duel
 
 
-def compared(rounds: Sequence[Round]) -> Compared:
+def compared(rounds: Sequence[ConfirmationRound]) -> RateRatio:
     """The geometric mean of the rounds' ratios, with its interval."""
     if not rounds:
-        return Compared(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
+        return RateRatio(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
     logarithms = [math.log(one.winner / one.baseline) for one in rounds]
     count = len(rounds)
     middle = sum(logarithms) / count
@@ -160,7 +160,7 @@ def compared(rounds: Sequence[Round]) -> Compared:
     if count >= ROUNDS:
         variance = sum((each - middle) ** 2 for each in logarithms) / (count - 1)
         half = max(math.log(_LEAST), student(count - 1) * math.sqrt(variance / count))
-    return Compared(
+    return RateRatio(
         math.exp(middle),
         math.exp(middle - half),
         math.exp(middle + half),

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from serve.capacity.service import Point
+from serve.capacity.service import ExecutionPoint
 from serve.core.errors import Invalid, ServegateError
 from serve.load.observed import Observed
 
@@ -22,7 +22,7 @@ _PARTS = ("compute_input", "compute_infer", "compute_output")
 class Rises:
     """What was counted between two readings; `queue` is the mean of a request, in seconds."""
 
-    points: tuple[Point, ...]
+    points: tuple[ExecutionPoint, ...]
     queue: float
 
 
@@ -35,7 +35,7 @@ def rises(before: Page, after: Page) -> Rises:
         was, now = _row(old.get(size, {})), _row(row)
         count, taken = (now[0] - was[0], now[1] - was[1]) if now[0] >= was[0] else now
         if count > 0:
-            points.append(Point(size, taken / count / 1e9, float(count)))
+            points.append(ExecutionPoint(size, taken / count / 1e9, float(count)))
     was_queue, queue = (_pair(page, "queue") for page in (before, after))
     calls = queue[0] - was_queue[0]
     waited = (queue[1] - was_queue[1]) / calls / 1e9 if calls > 0 else 0.0

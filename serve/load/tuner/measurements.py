@@ -17,13 +17,13 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from serve.capacity.measurements import Ask, Calibration, Measured, Trial
+from serve.capacity.measurements import Ask, Calibration, Measured, OpenLoopTrial
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 from serve.load.observed_run import perform
-from serve.load.plan import Arrivals, Closed, Lane, Plan, Shape
+from serve.load.plan import Arrivals, Closed, Lane, LoadPlan, RateShape
 from serve.load.reports.bottleneck import own_limit
-from serve.load.reports.report import Run
+from serve.load.reports.report import LoadRun
 from serve.load.reports.summary import latencies, total
 from serve.load.tuner.execution_counts import Statistics
 
@@ -39,7 +39,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class MeasuredWorkload:
     """What calls there are: a lane for each size, with its share; `rows` of a call on average.
 
     `trace`: starts in seconds from the first, empty for Poisson arrivals.
@@ -58,11 +58,13 @@ class Workload:
         speed = rate * gap
         rounds = math.ceil(seconds * speed / period) + 1
         times = ((each + turn * period) / speed for turn in range(rounds) for each in self.trace)
-        return Arrivals(rate, Shape.TRACE, times=tuple(each for each in times if each < seconds))
+        return Arrivals(
+            rate, RateShape.TRACE, times=tuple(each for each in times if each < seconds)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class MeasurementResult:
     """A measurement with what has to be said of it: `doubt` names a generator that was the limit.
 
     `repeated`: it was made twice, since the first one was void.
@@ -73,7 +75,7 @@ class Result:
     repeated: bool = False
 
 
-Perform = Callable[[Plan, Statistics], Awaitable[Run]]
+Perform = Callable[[LoadPlan, Statistics], Awaitable[LoadRun]]
 
 
 class Measuring:
@@ -84,7 +86,7 @@ class Measuring:
 
     def __init__(
         self,
-        workload: Workload,
+        workload: MeasuredWorkload,
         objective: Objective,
         statistics: Statistics,
         *,
@@ -107,16 +109,16 @@ class Measuring:
         """How long it takes, with its warm-up."""
         return self._length(ask) + _WARM_UP
 
-    async def measure(self, ask: Ask) -> Result:
+    async def measure(self, ask: Ask) -> MeasurementResult:
         """One measurement."""
         run, made = await self._once(ask)
-        doubt = own_limit(run) if isinstance(ask, Trial) else ""
+        doubt = own_limit(run) if isinstance(ask, OpenLoopTrial) else ""
         if not doubt:
-            return Result(made)
+            return MeasurementResult(made)
         run, made = await self._once(ask)
-        return Result(made, own_limit(run), repeated=True)
+        return MeasurementResult(made, own_limit(run), repeated=True)
 
-    async def _once(self, ask: Ask) -> tuple[Run, Measured]:
+    async def _once(self, ask: Ask) -> tuple[LoadRun, Measured]:
         if self._stop.is_set():
             raise Stopped
         run = await self._make(self._plan(ask), self._statistics)
@@ -124,10 +126,10 @@ class Measuring:
             raise Stopped
         return run, self._measured(run)
 
-    def _plan(self, ask: Ask) -> Plan:
+    def _plan(self, ask: Ask) -> LoadPlan:
         self._seed += 1
         seconds = self._length(ask)
-        plan = Plan(
+        plan = LoadPlan(
             self._workload.lanes,
             seconds,
             timeout=min(_TIMEOUT, max(1.0, _LATENESS * self._objective.limit)),
@@ -141,16 +143,16 @@ class Measuring:
     def _length(self, ask: Ask) -> float:
         """Whole seconds, over which rates are; of a slow trial, as many as make enough calls."""
         seconds = ask.weight * self._unit
-        if isinstance(ask, Trial) and ask.rate > 0:
+        if isinstance(ask, OpenLoopTrial) and ask.rate > 0:
             seconds = max(seconds, min(_CALLS / ask.rate, _LONGER * self._unit))
         return float(max(1, round(seconds)))
 
-    async def _perform(self, plan: Plan, statistics: Statistics) -> Run:
+    async def _perform(self, plan: LoadPlan, statistics: Statistics) -> LoadRun:
         return await perform(
             plan, label="tuning", observer=statistics, tell=lambda _: None, stop=self._stop
         )
 
-    def _measured(self, run: Run) -> Measured:
+    def _measured(self, run: LoadRun) -> Measured:
         row, counted = total(run), self._statistics.rises
         return Measured(
             seconds=run.seconds,

@@ -13,28 +13,28 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
 from serve.capacity.measurements import Best
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 from serve.load.reports.amounts import figures, rate_text, time_text
-from serve.load.tuner.confirmation import ROUNDS, Compared, compared
+from serve.load.tuner.confirmation import ROUNDS, RateRatio, compared
 from serve.load.tuner.setups import fields_of_setup, flags_of_setup, setup_of
-from serve.load.tuner.state import State, Subject
+from serve.load.tuner.state import TuningState, TuningSubject
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TuningOutcome:
     """`best` is None where no setup has met the objective. `fields` are those to be set.
 
     `verdict` says it in a sentence or two. `is_gain`: whether there is something to propose.
     """
 
-    present: Setup
+    present: BatchSetup
     best: Best | None
-    compared: Compared
+    compared: RateRatio
     is_gain: bool
     verdict: str
     fields: Mapping[str, Any]
 
-    def command(self, subject: Subject) -> str:
+    def command(self, subject: TuningSubject) -> str:
         """The command line that makes the change; empty where nothing is proposed."""
         if not self.is_gain:
             return ""
@@ -43,7 +43,7 @@ class Outcome:
         which = f"{subject.model}@{subject.version}"
         return shlex.join(["servegate", "batching", "set", which, *flags])
 
-    def lines(self, subject: Subject) -> tuple[str, ...]:
+    def lines(self, subject: TuningSubject) -> tuple[str, ...]:
         """The change as lines of config.pbtxt."""
         if not self.is_gain:
             return ()
@@ -67,7 +67,7 @@ _NOTHING = object()
 _MORE = "To continue, use --resume with a longer --budget."
 
 
-def outcome_of(state: State) -> Outcome:
+def outcome_of(state: TuningState) -> TuningOutcome:
     """Of what was measured so far."""
     subject = state.subject
     present, best = setup_of(subject.config), state.search.best()
@@ -79,10 +79,10 @@ def outcome_of(state: State) -> Outcome:
     verdict = _nothing_met(state, present)
     if best is not None:
         verdict = _verdict(subject, present, best, found)
-    return Outcome(present, best, found, is_gain, verdict, fields)
+    return TuningOutcome(present, best, found, is_gain, verdict, fields)
 
 
-def tuned_of(state: State, outcome: Outcome, now: datetime) -> dict[str, Any]:
+def tuned_of(state: TuningState, outcome: TuningOutcome, now: datetime) -> dict[str, Any]:
     """What is remembered beside the change, so that it is noticed when calls leave it."""
     best, service = outcome.best, state.search.service
     assert best is not None
@@ -103,7 +103,7 @@ def tuned_of(state: State, outcome: Outcome, now: datetime) -> dict[str, Any]:
     }
 
 
-def _nothing_met(state: State, present: Setup) -> str:
+def _nothing_met(state: TuningState, present: BatchSetup) -> str:
     """What was tried in vain, what the present configuration can take, and what to do next."""
     objective, judged = state.subject.objective, [one for one in state.entries if one.rate > 0]
     judged = [one for one in judged if one.passed is not None]
@@ -127,7 +127,7 @@ def _nothing_met(state: State, present: Setup) -> str:
     )
 
 
-def _verdict(subject: Subject, present: Setup, best: Best, found: Compared) -> str:
+def _verdict(subject: TuningSubject, present: BatchSetup, best: Best, found: RateRatio) -> str:
     objective = subject.objective
     if best.setup == present:
         return (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from serve.load.reports.drawing_frame import (
-    Line,
+    PlotLine,
     Scale,
     fitting,
     foot,
@@ -60,7 +60,7 @@ def pareto_svg(dots: Sequence[Dot], limit: float) -> str:
     x = linear(max(dot.rate for dot in dots) * 1.02)
     y = fitting([*(dot.latency for dot in dots), limit])
     best = front(measured)
-    line = Line("Pareto curve", "p50", [(dot.rate, dot.latency) for dot in best])
+    line = PlotLine("Pareto curve", "p50", [(dot.rate, dot.latency) for dot in best])
     parts = (
         *side(y, _CLEAR, _HEIGHT, lambda tick: bare(seconds(tick))),
         *_limit(limit, y),

@@ -9,14 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from serve.load.tuner.outcome import Outcome
-from serve.load.tuner.state import FORMAT, State
+from serve.load.tuner.outcome import TuningOutcome
+from serve.load.tuner.state import FORMAT, TuningState
 
 REPORT, PAGE = "report.json", "report.html"
 
 
 def document(
-    state: State, outcome: Outcome, *, command: str, machine: str, versions: Mapping[str, str]
+    state: TuningState,
+    outcome: TuningOutcome,
+    *,
+    command: str,
+    machine: str,
+    versions: Mapping[str, str],
 ) -> dict[str, Any]:
     """All of it, as JSON: nan and infinity are null."""
     subject, best, service = state.subject, outcome.best, state.search.service

@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from serve.capacity.measurements import Ask, Calibration, Trial
-from serve.capacity.setup import Setup
+from serve.capacity.measurements import Ask, Calibration, OpenLoopTrial
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid, NoControl, NotFound, ServegateError
 from serve.load.reports.amounts import rate_text, time_text
 from serve.load.tuner.confirmation import Duel
-from serve.load.tuner.measurements import Measuring, Result
+from serve.load.tuner.measurements import MeasurementResult, Measuring
 from serve.load.tuner.setups import fields_of_setup, setup_of
-from serve.load.tuner.state import Entry, State, entry_of, step_of
+from serve.load.tuner.state import MeasurementEntry, TuningState, entry_of, step_of
 
 ROUNDS = 10
 _SEARCHING = 0.6  # of the budget, at most
@@ -37,7 +37,7 @@ _DOWN, _LOWEST = 3.0, 5  # how far each of them goes down, and how many there ar
 _AROUND = 2.0  # seconds that a measurement takes besides, until that was seen
 
 
-class Bench(Protocol):
+class BenchHost(Protocol):
     """Where setups are loaded, see `bench.py`."""
 
     async def load(self, fields: Mapping[str, Any]) -> None:
@@ -70,9 +70,9 @@ class Session:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: BenchHost,
         measuring: Measuring,
-        state: State,
+        state: TuningState,
         folder: Path,
         *,
         budget: float,
@@ -89,7 +89,7 @@ class Session:
         self._began = clock()
         self._before = state.spent
         self._around = _AROUND
-        self._loaded: Setup | None = None
+        self._loaded: BatchSetup | None = None
         self._present = setup_of(state.subject.config)
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class Session:
                 raise
             except ServegateError as error:
                 search.failed(str(error))
-                self._keep(Entry(self._at, step_of(ask), ask.setup, why=str(error)))
+                self._keep(MeasurementEntry(self._at, step_of(ask), ask.setup, why=str(error)))
                 continue
             result = await self._measure(ask)
             search.told(result.measured)
@@ -127,7 +127,7 @@ class Session:
             self._keep(replace(entry, doubt=result.doubt, repeated=result.repeated))
             self._require_possible(ask, entry)
 
-    def _require_possible(self, ask: Ask, entry: Entry) -> None:
+    def _require_possible(self, ask: Ask, entry: MeasurementEntry) -> None:
         """`Invalid` when even one call at a time misses the objective."""
         limit = self._state.subject.target.limit
         alone = isinstance(ask, Calibration) and ask.callers == 1
@@ -138,7 +138,7 @@ class Session:
                 try_this="use --slo with a higher limit",
             )
 
-    async def _compare(self, winner: Setup, rate: float) -> None:
+    async def _compare(self, winner: BatchSetup, rate: float) -> None:
         state = self._state
         if state.duel is None or state.rival != winner:
             state.rival = winner
@@ -147,7 +147,7 @@ class Session:
         setups = {"baseline": self._present, "winner": winner}
         while len(state.duel.rounds) < ROUNDS and not state.duel.compared().is_decided:
             asks = {
-                name: Trial(setups[name], side.rate, step=name)
+                name: OpenLoopTrial(setups[name], side.rate, step=name)
                 for name, side in state.duel.sides.items()
             }
             if state.duel.rounds and not self._fits(asks["winner"], self._budget, 2):
@@ -164,12 +164,12 @@ class Session:
         """Below the lowest rate at which a trial missed the objective, until one meets it."""
         missed = [one.rate for one in self._state.entries if one.passed is False]
         for _ in range(_LOWEST if missed else 0):
-            ask = Trial(self._present, min(missed) / _DOWN, step=LOWER)
+            ask = OpenLoopTrial(self._present, min(missed) / _DOWN, step=LOWER)
             if not self._fits(ask, self._budget) or await self._side(LOWER, ask):
                 return
             missed.append(ask.rate)
 
-    async def _side(self, name: str, ask: Trial) -> bool:
+    async def _side(self, name: str, ask: OpenLoopTrial) -> bool:
         """A trial that the search has not asked for; whether it has met the objective."""
         self._show(ask)
         await self._load(ask.setup)
@@ -178,7 +178,7 @@ class Session:
         self._keep(replace(entry, doubt=result.doubt, repeated=result.repeated))
         return bool(entry.passed)
 
-    async def _load(self, setup: Setup) -> None:
+    async def _load(self, setup: BatchSetup) -> None:
         self._bench.require()
         if setup == self._loaded:
             return
@@ -189,7 +189,7 @@ class Session:
         self._loaded = setup
         self._around = max(_AROUND, self._clock() - began + 1.0)
 
-    async def _measure(self, ask: Ask) -> Result:
+    async def _measure(self, ask: Ask) -> MeasurementResult:
         began = self._clock()
         result = await self._measuring.measure(ask)
         times = 2 if result.repeated else 1
@@ -207,7 +207,7 @@ class Session:
     def _at(self) -> float:
         return self._before + self._clock() - self._began
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: MeasurementEntry) -> None:
         self._state.entries.append(entry)
         self._state.spent = self._at
         self._state.save(self._folder)

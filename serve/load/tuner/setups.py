@@ -20,7 +20,7 @@ from typing import Any
 from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2
 
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.triton.config import parse
 
@@ -28,13 +28,13 @@ Config = Mapping[str, Any]
 _PREFERRED, _DELAY = "preferred_batch_size", "max_queue_delay_microseconds"
 
 
-def setup_of(config: Config) -> Setup:
+def setup_of(config: Config) -> BatchSetup:
     """What a configuration decides, as Triton tells it or as it is loaded."""
     most = int(config.get("max_batch_size") or 0)
     batching = config.get("dynamic_batching")
     said = batching or {}
     preferred = tuple(sorted(int(size) for size in said.get(_PREFERRED) or ()))
-    return Setup(
+    return BatchSetup(
         most,
         instances=sum(map(_instances, config.get("instance_group") or ())) or 1,
         batches=batching is not None and most > 0,
@@ -43,7 +43,7 @@ def setup_of(config: Config) -> Setup:
     )
 
 
-def fields_of_setup(setup: Setup, present: Config, fields: Config) -> dict[str, Any]:
+def fields_of_setup(setup: BatchSetup, present: Config, fields: Config) -> dict[str, Any]:
     """The revised fields that bring a setup about, where `present` is in force with `fields`.
 
     Only what has to differ is added to them.
@@ -76,7 +76,7 @@ def normal(config: Config) -> dict[str, Any]:
     return found
 
 
-def flags_of_setup(setup: Setup, present: Config) -> tuple[str, ...]:
+def flags_of_setup(setup: BatchSetup, present: Config) -> tuple[str, ...]:
     """The same change as options of `servegate batching set`."""
     now, words = setup_of(present), list[str]()
     if setup.max_batch_size != now.max_batch_size:
@@ -118,7 +118,7 @@ def _instances(group: Config) -> int:
     return int(group.get("count") or 1) * max(1, len(group.get("gpus") or ()))
 
 
-def _batching(setup: Setup, present: Config) -> dict[str, Any] | None:
+def _batching(setup: BatchSetup, present: Config) -> dict[str, Any] | None:
     if not setup.batches:
         return None
     kept = {

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from serve.capacity.measurements import Ask, Calibration, Measured, Trial
+from serve.capacity.measurements import Ask, Calibration, Measured, OpenLoopTrial
 from serve.capacity.search import Halving
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid, NotFound
 from serve.core.objectives import Objective
 from serve.load.tuner.confirmation import Duel
@@ -28,7 +28,7 @@ _STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class TuningSubject:
     """What is tuned: `config` is in force with `fields`, in the JSON form of `ModelConfig`.
 
     `rows` tells the sizes of calls and their shares, as asked; `load` where calls come from.
@@ -50,7 +50,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MeasurementEntry:
     """One measurement, for the report. `rate` is what was asked, 0 in a closed loop of `callers`.
 
     `passed` is None where no objective was asked. `latency` is at its quantile. Times in seconds;
@@ -59,7 +59,7 @@ class Entry:
 
     at: float
     step: str
-    setup: Setup
+    setup: BatchSetup
     rate: float = 0.0
     callers: int = 0
     achieved: float = math.nan
@@ -81,7 +81,7 @@ class Entry:
         }
 
     @classmethod
-    def from_json(cls, page: Mapping[str, Any]) -> Entry:
+    def from_json(cls, page: Mapping[str, Any]) -> MeasurementEntry:
         """What `to_json` has made."""
         known: dict[str, Any] = {
             name: math.nan if value is None else value for name, value in page.items()
@@ -92,18 +92,18 @@ class Entry:
 
 
 @dataclass(slots=True)
-class State:
+class TuningState:
     """How far it is. `spent`: seconds of all sessions. `notes` are sentences for the report.
 
     `rival` is the setup that the duel holds against the present one.
     """
 
-    subject: Subject
+    subject: TuningSubject
     search: Halving
     begun: str
     duel: Duel | None = None
-    rival: Setup | None = None
-    entries: list[Entry] = field(default_factory=list)
+    rival: BatchSetup | None = None
+    entries: list[MeasurementEntry] = field(default_factory=list)
     spent: float = 0.0
     notes: list[str] = field(default_factory=list)
 
@@ -129,7 +129,7 @@ class State:
         draft.replace(folder / _STATE)
 
     @classmethod
-    def read(cls, folder: Path) -> State:
+    def read(cls, folder: Path) -> TuningState:
         """Go on with what is in a folder; `NotFound` or `Invalid` where nothing can be read."""
         try:
             page = json.loads((folder / _STATE).read_text())
@@ -148,12 +148,12 @@ class State:
                     try_this="leave out --resume",
                 )
             return cls(
-                Subject(**page["subject"]),
+                TuningSubject(**page["subject"]),
                 Halving.from_json(page["search"]),
                 str(page["begun"]),
                 page["duel"] and Duel.from_json(page["duel"]),
                 page["rival"] and setup_from(page["rival"]),
-                [Entry.from_json(each) for each in page["entries"]],
+                [MeasurementEntry.from_json(each) for each in page["entries"]],
                 float(page["spent"]),
                 [str(each) for each in page["notes"]],
             )
@@ -161,9 +161,9 @@ class State:
             raise Invalid(f"the state in {folder} is damaged", why=repr(error)) from error
 
 
-def entry_of(at: float, ask: Ask, measured: Measured, objective: Objective) -> Entry:
+def entry_of(at: float, ask: Ask, measured: Measured, objective: Objective) -> MeasurementEntry:
     """A measurement as an entry."""
-    entry = Entry(
+    entry = MeasurementEntry(
         at,
         step_of(ask),
         ask.setup,
@@ -174,19 +174,21 @@ def entry_of(at: float, ask: Ask, measured: Measured, objective: Objective) -> E
         rows_per_execution=measured.rows_per_execution,
         errors=measured.errors,
     )
-    page = {name: getattr(entry, name) for name in Entry.__slots__}
+    page = {name: getattr(entry, name) for name in MeasurementEntry.__slots__}
     if isinstance(ask, Calibration):
-        return Entry(**(page | {"callers": ask.callers}))
-    if not isinstance(ask, Trial):
-        return Entry(**(page | {"rate": ask.rate}))
-    return Entry(**(page | {"rate": ask.rate, "passed": measured.passes(ask.rate, objective)}))
+        return MeasurementEntry(**(page | {"callers": ask.callers}))
+    if not isinstance(ask, OpenLoopTrial):
+        return MeasurementEntry(**(page | {"rate": ask.rate}))
+    return MeasurementEntry(
+        **(page | {"rate": ask.rate, "passed": measured.passes(ask.rate, objective)})
+    )
 
 
 def step_of(ask: Ask) -> str:
     """What an ask is for, for people."""
-    return ask.step or "trial" if isinstance(ask, Trial) else "calibration"
+    return ask.step or "trial" if isinstance(ask, OpenLoopTrial) else "calibration"
 
 
-def setup_from(page: Mapping[str, Any]) -> Setup:
+def setup_from(page: Mapping[str, Any]) -> BatchSetup:
     """A setup that was written as JSON."""
-    return Setup(**(dict(page) | {"preferred": tuple(page["preferred"])}))
+    return BatchSetup(**(dict(page) | {"preferred": tuple(page["preferred"])}))

@@ -68,7 +68,7 @@ def _age(one: Any) -> int:
     return int(version) if version.isascii() and version.isdigit() else 0
 
 
-class Lines:
+class LineBuffer:
     """Puts lines together from the pieces in which they come; half a line comes again later."""
 
     def __init__(self, longest: int) -> None:

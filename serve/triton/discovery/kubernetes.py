@@ -28,7 +28,7 @@ import aiohttp
 
 from serve.core.discovery import ByKubernetes
 from serve.core.errors import CannotStart, Unavailable
-from serve.triton.discovery.endpoint_slices import Lines, Slices, pause
+from serve.triton.discovery.endpoint_slices import LineBuffer, Slices, pause
 from serve.triton.discovery.endpoints import POOL
 from serve.triton.discovery.source import Listener
 
@@ -180,7 +180,7 @@ class EndpointSlices:
         ) as answer:
             await self._require(answer)
             listener.well()
-            whole = Lines(_LONGEST)
+            whole = LineBuffer(_LONGEST)
             try:
                 async for piece in answer.content.iter_any():
                     for line in whole.feed(piece):

@@ -32,7 +32,7 @@ async def resolve(host: str, family: socket.AddressFamily) -> Collection[str]:
     return {str(address[0]) for *_, address in found}
 
 
-class Names:
+class NamedReplicas:
     """The source. `model` is what all replicas are like, and its host the name."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Names:
         self._families: tuple[socket.AddressFamily, ...] = (socket.AF_INET, socket.AF_INET6)
 
     def __repr__(self) -> str:
-        return f"<Names {self._model}>"
+        return f"<NamedReplicas {self._model}>"
 
     async def run(self, listener: Listener) -> None:
         """See `Source`."""

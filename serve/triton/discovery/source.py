@@ -19,7 +19,7 @@ class Listener(Protocol):
         """It does not answer, or not as it should."""
 
 
-class Source(Protocol):
+class ReplicaSource(Protocol):
     """Tells all that there is, each time that it changes."""
 
     async def run(self, listener: Listener) -> None:

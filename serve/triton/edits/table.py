@@ -108,7 +108,7 @@ def _set_instances(found: Fields, texts: list[str], called: str = "--instances")
     ]
 
 
-def _regrouped(old: Fields, new: values.Group) -> Fields:
+def _regrouped(old: Fields, new: values.InstanceGroup) -> Fields:
     group = {**old, "count": new.count}
     if new.kind:
         group = {**group, "kind": new.kind, "gpus": list(new.gpus)}

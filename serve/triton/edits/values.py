@@ -32,7 +32,7 @@ _DATA = {"zero": "zero_data", "random": "random_data"}
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class InstanceGroup:
     """Instances. `kind` is empty where it is to stay as it is, or else Triton's word."""
 
     count: int
@@ -41,7 +41,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class WarmupSample:
     """A sample of warm-up. `data` is the name of Triton's field; `dims` are sizes by input."""
 
     batch: int
@@ -110,7 +110,7 @@ def prioritised(text: str, flag: str) -> tuple[int, dict[str, Any] | None]:
     return whole(level, flag, example), policy(rest, flag)
 
 
-def group(text: str, flag: str) -> Group:
+def group(text: str, flag: str) -> InstanceGroup:
     """A group of instances."""
     found = _GROUP.match(text.strip())
     if found is None:
@@ -121,7 +121,7 @@ def group(text: str, flag: str) -> Group:
         )
     kind = _one_of(_KINDS, found[1], flag) if found[1] else ""
     gpus = tuple(int(number) for number in found[3].split(",")) if found[3] else ()
-    return Group(int(found[2]), kind or ("KIND_GPU" if gpus else ""), gpus)
+    return InstanceGroup(int(found[2]), kind or ("KIND_GPU" if gpus else ""), gpus)
 
 
 def resource(text: str, flag: str) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def resource(text: str, flag: str) -> dict[str, Any]:
     return {**said, "global": True} if scope else said
 
 
-def sample(text: str, flag: str) -> Sample:
+def sample(text: str, flag: str) -> WarmupSample:
     """A sample of warm-up."""
     example = f"{flag} batch=8,data=zero,count=2 or {flag} none"
     batch, data, count = 1, "zero_data", 0
@@ -155,7 +155,7 @@ def sample(text: str, flag: str) -> Sample:
             dims[tensor] = [whole(word, f"{flag} dims", f"dims={tensor}:3x224") for word in words]
         else:
             raise _strange(name, flag, "batch, data, count and dims", example)
-    return Sample(batch, data, count, dims)
+    return WarmupSample(batch, data, count, dims)
 
 
 def _pairs(text: str, flag: str, example: str) -> list[tuple[str, str]]:

@@ -31,7 +31,9 @@ def set_warmup(
     ]
 
 
-def _written(name: str, sample: values.Sample, base: "Configuration", flag: str) -> dict[str, Any]:
+def _written(
+    name: str, sample: values.WarmupSample, base: "Configuration", flag: str
+) -> dict[str, Any]:
     """One sample with each input that a call has to have. Free dimensions are 1 unless said."""
     from tritonclient.grpc import model_config_pb2
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from serve.triton.gpus.readings import Gpu, share, size, slice_of, watts
-from serve.wire.prometheus import Sample, samples
+from serve.wire.prometheus import MetricSample, samples
 
 _UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 _SM_ACTIVE = "DCGM_FI_PROF_SM_ACTIVE"
@@ -42,7 +42,7 @@ def read(text: str, *, pod: str = "") -> Mapping[str, Gpu]:
     return {uuid: _gpu(row, profiles.get(uuid, "")) for uuid, row in rows.items()}
 
 
-def _lines(text: str) -> Iterator[Sample]:
+def _lines(text: str) -> Iterator[MetricSample]:
     """Those that can be read: exporters have written words where a number belongs."""
     yield from samples(text, ())
     for line in text.split("\n"):

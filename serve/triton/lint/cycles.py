@@ -1,24 +1,24 @@
 """The rule about steps of an ensemble that wait for each other."""
 
 from serve.triton.lint.ensembles import produced, steps
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 
 
-def tensor_cycle(subject: Subject) -> Findings:
+def tensor_cycle(subject: LintSubject) -> Findings:
     """The steps form a cycle.
 
     Triton does not check this. Calls would never get a response.
     """
     stuck = ", ".join(_never_able(subject))
     if stuck:
-        yield Finding(
+        yield LintFinding(
             "ensemble_scheduling",
             f"{stuck} can never start, because each waits for an output of another",
             "connect the steps from the inputs to the outputs",
         )
 
 
-def _never_able(subject: Subject) -> list[str]:
+def _never_able(subject: LintSubject) -> list[str]:
     """The steps that would wait for ever. Each tensor is looked at once: there may be thousands."""
     made = {name for _, name in produced(subject)}
     made -= {entry.name for entry in subject.message.input}

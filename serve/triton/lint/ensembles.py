@@ -6,17 +6,17 @@ Triton checks most of this only when the ensemble is loaded, and says why only i
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 from serve.triton.lint.tensors import datatype_word, shape_of, shown
 
 
-def steps(subject: Subject) -> Iterator[tuple[str, Any]]:
+def steps(subject: LintSubject) -> Iterator[tuple[str, Any]]:
     """Each step and how it is called here; nothing for a model that is no ensemble."""
     for index, step in enumerate(subject.message.ensemble_scheduling.step):
         yield f"step {index + 1} ('{step.model_name}')", step
 
 
-def _known_steps(subject: Subject) -> Iterator[tuple[str, Any, Any]]:
+def _known_steps(subject: LintSubject) -> Iterator[tuple[str, Any, Any]]:
     """The steps whose model is known, with that model's configuration."""
     for title, step in steps(subject):
         other = subject.others.get(step.model_name)
@@ -24,19 +24,21 @@ def _known_steps(subject: Subject) -> Iterator[tuple[str, Any, Any]]:
             yield title, step, other.message
 
 
-def ensemble_platform(subject: Subject) -> Findings:
+def ensemble_platform(subject: LintSubject) -> Findings:
     """Steps without the platform `ensemble`, or the platform without steps.
 
     Triton: `ensemble scheduling cannot be set for model … whose platform is not ensemble`.
     """
     message = subject.message
     if message.HasField("ensemble_scheduling") and message.platform != "ensemble":
-        yield Finding("platform", "a model with steps is an ensemble", 'set platform: "ensemble"')
+        yield LintFinding(
+            "platform", "a model with steps is an ensemble", 'set platform: "ensemble"'
+        )
     if message.platform == "ensemble" and not message.ensemble_scheduling.step:
-        yield Finding("ensemble_scheduling", "an ensemble needs steps", "add step { … }")
+        yield LintFinding("ensemble_scheduling", "an ensemble needs steps", "add step { … }")
 
 
-def ensemble_only(subject: Subject) -> Findings:
+def ensemble_only(subject: LintSubject) -> Findings:
     """A field that is not allowed in an ensemble, because an ensemble executes nothing itself.
 
     Triton: `instance group should not be specified for ensemble`, and similar messages.
@@ -49,29 +51,29 @@ def ensemble_only(subject: Subject) -> Findings:
     }
     for field, is_used in used.items():
         if is_used and message.HasField("ensemble_scheduling"):
-            yield Finding(
+            yield LintFinding(
                 field, "an ensemble executes nothing itself", "set it in the steps' models"
             )
 
 
-def step_unknown(subject: Subject) -> Findings:
+def step_unknown(subject: LintSubject) -> Findings:
     """A step whose model does not exist.
 
     Triton: `ensemble … contains models that are not available or ambiguous`.
     """
     for title, step in steps(subject):
         if step.model_name not in subject.others and step.model_name != subject.name:
-            yield Finding(title, f"there is no model '{step.model_name}'", "publish it first")
+            yield LintFinding(title, f"there is no model '{step.model_name}'", "publish it first")
 
 
-def step_itself(subject: Subject) -> Findings:
+def step_itself(subject: LintSubject) -> Findings:
     """An ensemble that is a step of itself, directly or through another ensemble.
 
     Triton: `circular dependency between ensembles`.
     """
     for title, step in steps(subject):
         if _leads_to(step.model_name, subject.name, subject.others, set()):
-            yield Finding(title, "it leads back to this ensemble", "use another model")
+            yield LintFinding(title, "it leads back to this ensemble", "use another model")
 
 
 def _leads_to(name: str, wanted: str, others: Mapping[str, Any], seen: set[str]) -> bool:
@@ -84,7 +86,7 @@ def _leads_to(name: str, wanted: str, others: Mapping[str, Any], seen: set[str])
     return any(_leads_to(part, wanted, others, seen) for part in parts)
 
 
-def step_input_unknown(subject: Subject) -> Findings:
+def step_input_unknown(subject: LintSubject) -> Findings:
     """A step maps an input that its model does not have.
 
     Triton: `ensemble tensor x is mapping to non-existing input q in model m`.
@@ -93,14 +95,14 @@ def step_input_unknown(subject: Subject) -> Findings:
         known = [entry.name for entry in other.input]
         for name in sorted(step.input_map) if known else ():
             if name not in known:
-                yield Finding(
+                yield LintFinding(
                     f"{title}.input_map",
                     f"the model has no input '{name}', only {', '.join(known)}",
                     "use the input's name in that model as the key",
                 )
 
 
-def step_output_unknown(subject: Subject) -> Findings:
+def step_output_unknown(subject: LintSubject) -> Findings:
     """A step maps an output that its model does not have.
 
     Triton: `ensemble tensor y is mapped from non-existing output q in model m`.
@@ -109,14 +111,14 @@ def step_output_unknown(subject: Subject) -> Findings:
         known = [entry.name for entry in other.output]
         for name in sorted(step.output_map) if known else ():
             if name not in known:
-                yield Finding(
+                yield LintFinding(
                     f"{title}.output_map",
                     f"the model has no output '{name}', only {', '.join(known)}",
                     "use the output's name in that model as the key",
                 )
 
 
-def step_input_missing(subject: Subject) -> Findings:
+def step_input_missing(subject: LintSubject) -> Findings:
     """A step does not map an input of its model.
 
     Triton refuses to load the model: `expected 2 inputs but got 1`.
@@ -124,14 +126,14 @@ def step_input_missing(subject: Subject) -> Findings:
     for title, step, other in _known_steps(subject):
         for entry in other.input:
             if not entry.optional and entry.name not in step.input_map:
-                yield Finding(
+                yield LintFinding(
                     f"{title}.input_map",
                     f"the model's input '{entry.name}' is not mapped",
                     f'add input_map {{ key: "{entry.name}" value: … }}',
                 )
 
 
-def tensor_unproduced(subject: Subject) -> Findings:
+def tensor_unproduced(subject: LintSubject) -> Findings:
     """A step or an output of the ensemble uses a tensor that nothing produces.
 
     Triton refuses to load the model: `ensemble output 'y' for ensemble m is not used`.
@@ -140,19 +142,19 @@ def tensor_unproduced(subject: Subject) -> Findings:
     made = {entry.name for entry in message.input} | {name for _, name in produced(subject)}
     for title, step in steps(subject):
         for tensor in sorted(set(step.input_map.values()) - made):
-            yield Finding(
+            yield LintFinding(
                 f"{title}.input_map",
                 f"no step or input produces '{tensor}'",
                 "use an input of the ensemble, or an output of another step",
             )
     for entry in message.output if message.ensemble_scheduling.step else ():
         if entry.name not in made:
-            yield Finding(
+            yield LintFinding(
                 f"output '{entry.name}'", "no step produces it", "name it in a step's output_map"
             )
 
 
-def tensor_unused(subject: Subject) -> Findings:
+def tensor_unused(subject: LintSubject) -> Findings:
     """An input of the ensemble, or a tensor that a step produces, is never used.
 
     Triton: `ensemble tensor 'z' is unused`, `ensemble input 'u' is not used`.
@@ -162,15 +164,15 @@ def tensor_unused(subject: Subject) -> Findings:
     wanted = taken | {entry.name for entry in message.output}
     for title, tensor in dict.fromkeys(produced(subject)):
         if tensor not in wanted:
-            yield Finding(
+            yield LintFinding(
                 f"{title}.output_map", f"nothing uses '{tensor}'", "remove the output from the map"
             )
     for entry in message.input if message.ensemble_scheduling.step else ():
         if entry.name not in taken:
-            yield Finding(f"input '{entry.name}'", "no step uses it", "remove the input")
+            yield LintFinding(f"input '{entry.name}'", "no step uses it", "remove the input")
 
 
-def tensor_produced_twice(subject: Subject) -> Findings:
+def tensor_produced_twice(subject: LintSubject) -> Findings:
     """Two steps produce the same tensor.
 
     Triton: `ensemble tensor 'y' can appear in an output map only once`.
@@ -178,7 +180,7 @@ def tensor_produced_twice(subject: Subject) -> Findings:
     made: set[str] = set()
     for title, tensor in produced(subject):
         if tensor in made:
-            yield Finding(
+            yield LintFinding(
                 f"{title}.output_map",
                 f"'{tensor}' is already produced",
                 "use another name for one of them",
@@ -186,7 +188,7 @@ def tensor_produced_twice(subject: Subject) -> Findings:
         made.add(tensor)
 
 
-def input_overwritten(subject: Subject) -> Findings:
+def input_overwritten(subject: LintSubject) -> Findings:
     """A step produces a tensor that is an input of the ensemble.
 
     Triton 2.51 loads the ensemble. The other steps get whichever tensor comes first.
@@ -194,19 +196,19 @@ def input_overwritten(subject: Subject) -> Findings:
     given = {entry.name for entry in subject.message.input}
     for title, tensor in produced(subject):
         if tensor in given:
-            yield Finding(
+            yield LintFinding(
                 f"{title}.output_map", f"'{tensor}' is an input of the ensemble", "use another name"
             )
 
 
-def produced(subject: Subject) -> Iterator[tuple[str, str]]:
+def produced(subject: LintSubject) -> Iterator[tuple[str, str]]:
     """Each step, as it is called here, with a tensor that it produces."""
     for title, step in steps(subject):
         for _, tensor in sorted(step.output_map.items()):
             yield title, tensor
 
 
-def edge_datatype(subject: Subject) -> Findings:
+def edge_datatype(subject: LintSubject) -> Findings:
     """A tensor has different data types at its two ends.
 
     Triton: `ensemble tensor x: inconsistent data type`.
@@ -215,7 +217,7 @@ def edge_datatype(subject: Subject) -> Findings:
     for tensor, where, entry, _ in _ends(subject):
         known, wanted = first.setdefault(tensor, (where, entry.data_type))
         if entry.data_type != wanted:
-            yield Finding(
+            yield LintFinding(
                 f"tensor '{tensor}'",
                 f"{where} has {datatype_word(entry.data_type)}, "
                 f"{known} has {datatype_word(wanted)}",
@@ -223,7 +225,7 @@ def edge_datatype(subject: Subject) -> Findings:
             )
 
 
-def edge_dims(subject: Subject) -> Findings:
+def edge_dims(subject: LintSubject) -> Findings:
     """A tensor has different shapes at its two ends; -1 matches any size.
 
     Triton: `ensemble tensor x: inconsistent shape`.
@@ -238,14 +240,14 @@ def edge_dims(subject: Subject) -> Findings:
             -1 in pair or pair[0] == pair[1] for pair in zip(shape, wanted, strict=True)
         )
         if not fits:
-            yield Finding(
+            yield LintFinding(
                 f"tensor '{tensor}'",
                 f"{where} has {shown(shape)}, {known} has {shown(wanted)} (with batch dimension)",
                 "use the same shape at both ends",
             )
 
 
-def _ends(subject: Subject) -> Iterator[tuple[str, str, Any, int]]:
+def _ends(subject: LintSubject) -> Iterator[tuple[str, str, Any, int]]:
     """Tensor, place, configured entry and largest batch of every end of an edge that is known."""
     message = subject.message
     if not message.HasField("ensemble_scheduling"):
@@ -260,7 +262,7 @@ def _ends(subject: Subject) -> Iterator[tuple[str, str, Any, int]]:
                     yield tensor, title, known[name], other.max_batch_size
 
 
-def ensemble_batch_size(subject: Subject) -> Findings:
+def ensemble_batch_size(subject: LintSubject) -> Findings:
     """An ensemble allows larger batches than one of its steps.
 
     Triton: `allows maximum batch size 16, but it contains model m which only allows … 8`.
@@ -268,7 +270,7 @@ def ensemble_batch_size(subject: Subject) -> Findings:
     largest = subject.message.max_batch_size
     for title, _, other in _known_steps(subject):
         if largest > other.max_batch_size and (other.max_batch_size > 0 or other.input):
-            yield Finding(
+            yield LintFinding(
                 "max_batch_size",
                 f"it is {largest}, but {title} allows only {other.max_batch_size}",
                 f"set max_batch_size: {other.max_batch_size}",

@@ -2,7 +2,7 @@
 
 import re
 
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 
 # Source: onnxruntime.cc of NVIDIA's onnxruntime backend; any other key fails the load.
 TENSORRT_PARAMETERS = frozenset(
@@ -55,7 +55,7 @@ ORT_PARAMETERS = {  # what each must look like, in the pattern's and in plain wo
 }
 
 
-def accelerator_unknown(subject: Subject) -> Findings:
+def accelerator_unknown(subject: LintSubject) -> Findings:
     """The onnxruntime backend does not support this execution accelerator.
 
     The backend refuses to load the model: `unknown Execution Accelerator 'x' is requested`.
@@ -65,14 +65,14 @@ def accelerator_unknown(subject: Subject) -> Findings:
     for place, names in known.items():
         for each in getattr(accelerators, f"{place}_execution_accelerator"):
             if subject.backend == "onnxruntime" and each.name not in names:
-                yield Finding(
+                yield LintFinding(
                     f"{place}_execution_accelerator",
                     f"the onnxruntime backend has no accelerator '{each.name}'",
                     f"use one of {', '.join(names)}",
                 )
 
 
-def accelerator_parameter(subject: Subject) -> Findings:
+def accelerator_parameter(subject: LintSubject) -> Findings:
     """A parameter that the TensorRT accelerator does not have.
 
     The onnxruntime backend refuses it: `unknown parameter 'x' is provided for TensorRT`.
@@ -80,33 +80,33 @@ def accelerator_parameter(subject: Subject) -> Findings:
     for parameters in _tensorrt(subject):
         for key in sorted(parameters):
             if key not in TENSORRT_PARAMETERS:
-                yield Finding(
+                yield LintFinding(
                     f"gpu_execution_accelerator 'tensorrt' parameter '{key}'",
                     "the accelerator has no such parameter",
                     "remove it, or correct the spelling",
                 )
 
 
-def precision_mode_removed(subject: Subject) -> Findings:
+def precision_mode_removed(subject: LintSubject) -> Findings:
     """`precision_mode` is set for the TensorRT accelerator.
 
     TensorRT 11 (Triton 26.06) is strongly typed: it uses the precision of the model file.
     """
     for parameters in _tensorrt(subject):
         if "precision_mode" in parameters:
-            yield Finding(
+            yield LintFinding(
                 "gpu_execution_accelerator 'tensorrt' parameter 'precision_mode'",
                 "TensorRT 11 removed it and uses the precision of the model file",
                 "convert the model to the precision that you want",
             )
 
 
-def _tensorrt(subject: Subject) -> list[dict[str, str]]:
+def _tensorrt(subject: LintSubject) -> list[dict[str, str]]:
     accelerators = subject.message.optimization.execution_accelerators.gpu_execution_accelerator
     return [dict(each.parameters) for each in accelerators if each.name == "tensorrt"]
 
 
-def parameter_value(subject: Subject) -> Findings:
+def parameter_value(subject: LintSubject) -> Findings:
     """A parameter of the onnxruntime backend has an invalid value.
 
     The backend refuses it: `parameter 'intra_op_thread_count' has the value 'many'`.
@@ -115,40 +115,40 @@ def parameter_value(subject: Subject) -> Findings:
         pattern, words = ORT_PARAMETERS.get(key, ("", ""))
         is_ours = subject.backend == "onnxruntime" and pattern
         if is_ours and not re.fullmatch(pattern, parameter.string_value):
-            yield Finding(
+            yield LintFinding(
                 f"parameters '{key}'", f"'{parameter.string_value}' is not {words}", f"use {words}"
             )
 
 
-def parameter_path(subject: Subject) -> Findings:
+def parameter_path(subject: LintSubject) -> Findings:
     """A parameter contains an absolute path.
 
     The path is on the machine of a Triton, and each replica has its own.
     """
     for key, parameter in sorted(subject.message.parameters.items()):
         if parameter.string_value.startswith(("/", "~")):
-            yield Finding(
+            yield LintFinding(
                 f"parameters '{key}'",
                 f"'{parameter.string_value}' is a path on the machine of one Triton",
                 "use $$TRITON_MODEL_DIRECTORY/… for a file of the model",
             )
 
 
-def graph_level(subject: Subject) -> Findings:
+def graph_level(subject: LintSubject) -> Findings:
     """A level of graph optimisation that the onnxruntime backend does not have.
 
     The backend of local Tritons refuses to load the model.
     """
     level = subject.message.optimization.graph.level
     if subject.backend == "onnxruntime" and level not in (-1, 0, 1, 2):
-        yield Finding(
+        yield LintFinding(
             "optimization.graph.level",
             f"there is no level {level}",
             "use 0 (all), -1 (basic), 1 (extended) or 2 (none)",
         )
 
 
-def field_new(subject: Subject) -> Findings:
+def field_new(subject: LintSubject) -> Findings:
     """A field that requires Triton 2.52 or later.
 
     Triton 2.51: `failed to read text proto`, without details.
@@ -162,4 +162,4 @@ def field_new(subject: Subject) -> Findings:
     }
     for field, is_used in used.items():
         if is_used:
-            yield Finding(field, "Triton 2.51 and older cannot read it", "remove it")
+            yield LintFinding(field, "Triton 2.51 and older cannot read it", "remove it")

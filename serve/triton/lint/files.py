@@ -4,13 +4,13 @@ from serve.core.errors import Invalid
 from serve.core.names import check_model_name
 from serve.core.versions import CONVERSION
 from serve.triton.lint import backends
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 
 NEWEST_OPSET = 22  # of ONNX Runtime 1.22, which Triton 25.05 to 25.07 have; later ones read more
 TENSORFLOW_END = "Triton's TensorFlow backend ended with release 25.02"
 
 
-def name_invalid(subject: Subject) -> Findings:
+def name_invalid(subject: LintSubject) -> Findings:
     """The model's name is not valid.
 
     Triton also accepts names that cannot be requested over HTTP.
@@ -18,34 +18,34 @@ def name_invalid(subject: Subject) -> Findings:
     try:
         check_model_name(subject.name)
     except Invalid as error:
-        yield Finding("name", f"{error.what}: {error.why}", "use another name")
+        yield LintFinding("name", f"{error.what}: {error.why}", "use another name")
 
 
-def name_differs(subject: Subject) -> Findings:
+def name_differs(subject: LintSubject) -> Findings:
     """`name` in config.pbtxt is not the model's name.
 
     Triton refuses to load the model. Servegate removes it and names the folder itself.
     """
     name = subject.message.name
     if name and name != subject.name:
-        yield Finding("name", f"it is '{name}', but the model is '{subject.name}'", "remove it")
+        yield LintFinding("name", f"it is '{name}', but the model is '{subject.name}'", "remove it")
 
 
-def version_policy_ignored(subject: Subject) -> Findings:
+def version_policy_ignored(subject: LintSubject) -> Findings:
     """`version_policy` is ignored.
 
     Servegate loads each published version by its number, as with the policy `all`.
     """
     message = subject.message
     if message.HasField("version_policy") and not message.version_policy.HasField("all"):
-        yield Finding(
+        yield LintFinding(
             "version_policy",
             "it is ignored, because Servegate loads the published versions",
             "remove it",
         )
 
 
-def label_file_missing(subject: Subject) -> Findings:
+def label_file_missing(subject: LintSubject) -> Findings:
     """The label file of an output does not exist.
 
     Triton: `failed to open text file for read`.
@@ -53,14 +53,14 @@ def label_file_missing(subject: Subject) -> Findings:
     for entry in subject.message.output:
         path = entry.label_filename
         if path and path not in subject.model_files and not _is_in_version(subject, path):
-            yield Finding(
+            yield LintFinding(
                 f"output '{entry.name}'.label_filename",
                 f"there is no file '{path}' next to config.pbtxt",
                 "add the file, with one label per line",
             )
 
 
-def label_file_misplaced(subject: Subject) -> Findings:
+def label_file_misplaced(subject: LintSubject) -> Findings:
     """The label file is in the version folder, not next to config.pbtxt.
 
     Triton looks only next to config.pbtxt. A path with a version number breaks in the next version.
@@ -68,47 +68,47 @@ def label_file_misplaced(subject: Subject) -> Findings:
     for entry in subject.message.output:
         path = entry.label_filename
         if path and path not in subject.model_files and _is_in_version(subject, path):
-            yield Finding(
+            yield LintFinding(
                 f"output '{entry.name}'.label_filename",
                 f"'{path}' is in the version folder",
                 "move the file next to config.pbtxt, and set its name without a folder",
             )
 
 
-def _is_in_version(subject: Subject, path: str) -> bool:
+def _is_in_version(subject: LintSubject, path: str) -> bool:
     first, _, rest = path.partition("/")
     return path in subject.version_files or (first.isdigit() and rest in subject.version_files)
 
 
-def platform_unknown(subject: Subject) -> Findings:
+def platform_unknown(subject: LintSubject) -> Findings:
     """A platform that Triton does not know.
 
     Triton: `unexpected platform type`.
     """
     platform = subject.message.platform
     if platform and not subject.message.backend and platform not in backends.PLATFORMS:
-        yield Finding(
+        yield LintFinding(
             "platform",
             f"'{platform}' is not a platform of Triton",
             f"use one of {', '.join(sorted(backends.PLATFORMS))}, or set backend",
         )
 
 
-def backend_unknown(subject: Subject) -> Findings:
+def backend_unknown(subject: LintSubject) -> Findings:
     """A backend that NVIDIA's images do not contain.
 
     Triton: `unable to find backend library for backend`, unless your image contains it.
     """
     backend = subject.message.backend
     if backend and backend not in backends.KNOWN:
-        yield Finding(
+        yield LintFinding(
             "backend",
             f"'{backend}' is not a backend of NVIDIA's images",
             f"use one of {', '.join(sorted(backends.KNOWN - {'ensemble', 'tensorflow'}))}",
         )
 
 
-def backend_missing(subject: Subject) -> Findings:
+def backend_missing(subject: LintSubject) -> Findings:
     """There is no backend or platform, and no file name implies one.
 
     Triton: `Could not determine backend for model`.
@@ -117,7 +117,7 @@ def backend_missing(subject: Subject) -> Findings:
     named = message.backend or message.platform or subject.is_ensemble
     told = subject.backend or _is_tensorflow(subject)
     if not named and not told and subject.version_files:
-        yield Finding(
+        yield LintFinding(
             "backend",
             f"it is missing, and no file implies it: "
             f"{', '.join(sorted(subject.version_files)[:5])}",
@@ -125,7 +125,7 @@ def backend_missing(subject: Subject) -> Findings:
         )
 
 
-def platform_against_backend(subject: Subject) -> Findings:
+def platform_against_backend(subject: LintSubject) -> Findings:
     """Platform and backend contradict each other.
 
     Triton: `unexpected 'platform' and 'backend' pair`.
@@ -134,23 +134,25 @@ def platform_against_backend(subject: Subject) -> Findings:
     expected = backends.of_platform(message.platform)
     known = message.platform in backends.PLATFORMS and message.platform != "ensemble"
     if message.backend and known and message.backend != expected:
-        yield Finding(
+        yield LintFinding(
             "platform",
             f"'{message.platform}' runs on the backend '{expected}', not on '{message.backend}'",
             "remove platform",
         )
 
 
-def tensorflow_ended(subject: Subject) -> Findings:
+def tensorflow_ended(subject: LintSubject) -> Findings:
     """The model uses the TensorFlow backend, which Triton no longer includes.
 
     Triton from 25.03 on: `unable to find backend library for backend 'tensorflow'`.
     """
     if _is_tensorflow(subject):
-        yield Finding("platform", TENSORFLOW_END, "convert it to ONNX with servegate convert onnx")
+        yield LintFinding(
+            "platform", TENSORFLOW_END, "convert it to ONNX with servegate convert onnx"
+        )
 
 
-def _is_tensorflow(subject: Subject) -> bool:
+def _is_tensorflow(subject: LintSubject) -> bool:
     message = subject.message
     if message.backend or message.platform:
         return bool(message.platform.startswith("tensorflow_") or message.backend == "tensorflow")
@@ -158,34 +160,34 @@ def _is_tensorflow(subject: Subject) -> bool:
     return saved and not subject.backend
 
 
-def version_empty(subject: Subject) -> Findings:
+def version_empty(subject: LintSubject) -> Findings:
     """A version folder without files.
 
     The backend refuses to load the model. Only an ensemble has no files.
     """
     if not subject.version_files and not subject.is_ensemble:
-        yield Finding(
+        yield LintFinding(
             "version folder",
             "it contains no file",
             f"add the model file, as 1/{subject.model_file or 'model.onnx'}",
         )
 
 
-def platform_against_file(subject: Subject) -> Findings:
+def platform_against_file(subject: LintSubject) -> Findings:
     """The version contains a model file for a different backend.
 
     The backend refuses to load the model: `the model's directory has no file '1/model.onnx'`.
     """
     found = _other_file(subject)
     if found:
-        yield Finding(
+        yield LintFinding(
             "platform" if subject.message.platform else "backend",
             f"it needs {subject.model_file}, but the version contains {found}",
             f'set backend: "{backends.backend_of_file(found)}"',
         )
 
 
-def model_file_missing(subject: Subject) -> Findings:
+def model_file_missing(subject: LintSubject) -> Findings:
     """The file that the backend opens does not exist.
 
     The backend refuses to load the model.
@@ -195,28 +197,28 @@ def model_file_missing(subject: Subject) -> Findings:
     configured = subject.message.default_model_filename
     if missing and not configured and not _other_file(subject):
         there = ", ".join(sorted(subject.version_files)[:5])
-        yield Finding(
+        yield LintFinding(
             "version folder",
             f"the backend '{subject.backend}' opens {file}, but there is only {there}",
             f'rename the file to {file}, or set default_model_filename: "{there.split(", ")[0]}"',
         )
 
 
-def default_file_missing(subject: Subject) -> Findings:
+def default_file_missing(subject: LintSubject) -> Findings:
     """`default_model_filename` names a file that does not exist.
 
     The backend refuses to load the model.
     """
     file = subject.message.default_model_filename
     if file and subject.version_files and not subject.has_version_file(file):
-        yield Finding(
+        yield LintFinding(
             "default_model_filename",
             f"the version has no file '{file}'",
             "use the name of the model file in the version folder",
         )
 
 
-def _other_file(subject: Subject) -> str:
+def _other_file(subject: LintSubject) -> str:
     """The first file of the version that is another backend's, when its own is missing."""
     own = subject.model_file
     if not own or subject.has_version_file(own) or subject.message.default_model_filename:
@@ -225,7 +227,7 @@ def _other_file(subject: Subject) -> str:
     return next(filter(backends.backend_of_file, names), "")
 
 
-def external_data_missing(subject: Subject) -> Findings:
+def external_data_missing(subject: LintSubject) -> Findings:
     """The ONNX file stores weights in another file, which is missing.
 
     ONNX Runtime refuses to load the model.
@@ -233,28 +235,28 @@ def external_data_missing(subject: Subject) -> Findings:
     for location in _external(subject):
         inside = not location.startswith("/") and ".." not in location.split("/")
         if inside and not any(_ends_with(path, location) for path in subject.version_files):
-            yield Finding(
+            yield LintFinding(
                 "external data",
                 f"the ONNX file stores weights in '{location}', which is missing",
                 "add that file, or export the model as one file",
             )
 
 
-def external_data_outside(subject: Subject) -> Findings:
+def external_data_outside(subject: LintSubject) -> Findings:
     """The ONNX file stores weights outside its folder.
 
     ONNX Runtime refuses such paths, and nothing outside the version is published.
     """
     for location in _external(subject):
         if location.startswith("/") or ".." in location.split("/"):
-            yield Finding(
+            yield LintFinding(
                 "external data",
                 f"the ONNX file stores weights in '{location}', outside its folder",
                 "put the weights next to the ONNX file",
             )
 
 
-def _external(subject: Subject) -> tuple[str, ...]:
+def _external(subject: LintSubject) -> tuple[str, ...]:
     facts = {} if subject.signature is None else subject.signature.facts
     return tuple(facts.get("external_data", ()))
 
@@ -265,7 +267,7 @@ def _ends_with(path: str, location: str) -> bool:
     return path == location or path == f"model.onnx/{location}"
 
 
-def opset_new(subject: Subject) -> Findings:
+def opset_new(subject: LintSubject) -> Findings:
     """The opset is newer than the ONNX Runtime of some replicas supports.
 
     ONNX Runtime refuses a newer opset than its own: `Opset … is under development`.
@@ -273,27 +275,29 @@ def opset_new(subject: Subject) -> Findings:
     facts = {} if subject.signature is None else subject.signature.facts
     opset = facts.get("opset", {}).get("ai.onnx", 0)
     if opset > NEWEST_OPSET:
-        yield Finding(
+        yield LintFinding(
             "operator set",
             f"it is {opset}; Triton 25.05 to 25.07 support up to {NEWEST_OPSET}",
             "export with opset 18, which all of them support",
         )
 
 
-def graph_invalid(subject: Subject) -> Findings:
+def graph_invalid(subject: LintSubject) -> Findings:
     """The ONNX checker reports an error in the graph.
 
     ONNX Runtime usually refuses the model as well. The trial in quarantine decides.
     """
     facts = {} if subject.signature is None else subject.signature.facts
     if facts.get("checker"):
-        yield Finding("model file", str(facts["checker"]), "export the model again")
+        yield LintFinding("model file", str(facts["checker"]), "export the model again")
 
 
-def conversion_unverified(subject: Subject) -> Findings:
+def conversion_unverified(subject: LintSubject) -> Findings:
     """The conversion to INT8 was accepted without verification.
 
     Triton does not read conversion.json. The version may give wrong results.
     """
     if subject.unverified:
-        yield Finding(CONVERSION, f"not verified: {subject.unverified}", "convert with --labelled")
+        yield LintFinding(
+            CONVERSION, f"not verified: {subject.unverified}", "convert with --labelled"
+        )

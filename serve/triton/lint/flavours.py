@@ -5,29 +5,29 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from serve.core.errors import Invalid
-from serve.core.flavours import Flavour, Flavours, agree, reaches
+from serve.core.flavours import Flavour, VersionFlavours, agree, reaches
 from serve.core.versions import FLAVOURS
 from serve.triton.flavoured import OVERRIDES, configured, refused_overrides
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 
 
-def flavours_malformed(subject: Subject) -> Findings:
+def flavours_malformed(subject: LintSubject) -> Findings:
     """flavours.json is malformed, or not allowed here.
 
     Triton does not read it.
     """
     try:
-        flavours = Flavours.parse(subject.flavours)
+        flavours = VersionFlavours.parse(subject.flavours)
     except Invalid as error:
-        yield Finding(FLAVOURS, error.why or error.what, error.try_this)
+        yield LintFinding(FLAVOURS, error.why or error.what, error.try_this)
         return
     if flavours.preferred and subject.is_ensemble:
-        yield Finding(
+        yield LintFinding(
             FLAVOURS, "an ensemble cannot have flavours", "push it with the models of its steps"
         )
 
 
-def flavour_override(subject: Subject) -> Findings:
+def flavour_override(subject: LintSubject) -> Findings:
     """A flavour sets a field that has to be the same for all flavours of a version.
 
     Clients do not see which flavour responds, and paths must stay inside the version.
@@ -38,17 +38,17 @@ def flavour_override(subject: Subject) -> Findings:
             if subject.config is not None and not refused:
                 configured(subject.config, flavour)
         except Invalid as error:
-            yield Finding(_place(flavour), error.why, "use the fields of config.pbtxt, as JSON")
+            yield LintFinding(_place(flavour), error.why, "use the fields of config.pbtxt, as JSON")
             continue
         for place in refused:
-            yield Finding(
+            yield LintFinding(
                 _place(flavour),
                 f"it may not set {place}",
                 f"set only {', '.join(sorted(OVERRIDES))}, and no path in parameters",
             )
 
 
-def flavour_needs(subject: Subject) -> Findings:
+def flavour_needs(subject: LintSubject) -> Findings:
     """A TensorRT plan was built for a different GPU or TensorRT version than its flavour requires.
 
     TensorRT refuses a plan of another version or for another GPU.
@@ -57,7 +57,7 @@ def flavour_needs(subject: Subject) -> Findings:
         yield from dict.fromkeys(_contradictions(subject, flavour))
 
 
-def _contradictions(subject: Subject, flavour: Flavour) -> Findings:
+def _contradictions(subject: LintSubject, flavour: Flavour) -> Findings:
     for facts in _facts(subject, flavour):
         version, needed = str(facts.get("tensorrt") or ""), flavour.needs.tensorrt
         if version and not (needed and all(agree(version, one) for one in needed)):
@@ -70,16 +70,16 @@ def _contradictions(subject: Subject, flavour: Flavour) -> Findings:
             yield _contradiction(flavour, "compute_capability", capability, needed)
 
 
-def _contradiction(flavour: Flavour, fact: str, built: str, needed: tuple[str, ...]) -> Finding:
+def _contradiction(flavour: Flavour, fact: str, built: str, needed: tuple[str, ...]) -> LintFinding:
     named = f"its needs name {' and '.join(needed)}" if needed else "its needs name none"
-    return Finding(
+    return LintFinding(
         f"{_place(flavour)} needs.{fact}",
         f"the plan was built for {built}, but {named}",
         f'set "{fact}": ["{built}"]',
     )
 
 
-def _facts(subject: Subject, flavour: Flavour) -> Iterator[Mapping[str, Any]]:
+def _facts(subject: LintSubject, flavour: Flavour) -> Iterator[Mapping[str, Any]]:
     """What plans.json and the plan itself say."""
     recorded = subject.plans.get(flavour.name)
     if isinstance(recorded, Mapping):
@@ -89,10 +89,10 @@ def _facts(subject: Subject, flavour: Flavour) -> Iterator[Mapping[str, Any]]:
         yield {"tensorrt": signature.facts.get("tensorrt")}
 
 
-def _flavours(subject: Subject) -> Iterator[Flavour]:
+def _flavours(subject: LintSubject) -> Iterator[Flavour]:
     """All but the base; none where flavours.json cannot be read."""
     try:
-        yield from Flavours.parse(subject.flavours).preferred
+        yield from VersionFlavours.parse(subject.flavours).preferred
     except Invalid:
         return
 

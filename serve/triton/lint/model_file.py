@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from serve.tensors.datatypes import DATATYPES
-from serve.tensors.signature import DYNAMIC, TensorSpec
+from serve.tensors.signature import DYNAMIC, ModelTensor
 from serve.triton.config_generation import ZIPMAP_ADVICE, has_zipmap
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 from serve.triton.lint.tensors import (
     config_word,
     datatype_of,
@@ -18,7 +18,7 @@ from serve.triton.lint.tensors import (
 )
 
 
-def datatype_unsupported(subject: Subject) -> Findings:
+def datatype_unsupported(subject: LintSubject) -> Findings:
     """An input or output of the model file has a type that Triton does not support.
 
     Triton cannot load the model, because config.pbtxt cannot describe it.
@@ -29,14 +29,14 @@ def datatype_unsupported(subject: Subject) -> Findings:
         for spec in specs.values():
             if spec.datatype not in DATATYPES:
                 is_map = role == "output" and has_zipmap(subject.signature)
-                yield Finding(
+                yield LintFinding(
                     f"{role} '{spec.name}'",
                     f"in the model file it is a {spec.datatype}, which Triton does not support",
                     ZIPMAP_ADVICE if is_map else "cast it in the model, and export again",
                 )
 
 
-def input_missing(subject: Subject) -> Findings:
+def input_missing(subject: LintSubject) -> Findings:
     """The configuration lacks an input that the model file requires.
 
     The onnxruntime backend refuses to load the model. If no `input` is set, it adds all of them.
@@ -51,14 +51,14 @@ def input_missing(subject: Subject) -> Findings:
     filled |= {name for each in message.batch_input for name in each.target_name}
     for name, spec in subject.inputs.items():
         if name not in filled:
-            yield Finding(
+            yield LintFinding(
                 f"input '{name}'",
                 "the model file requires it, but the configuration does not have it",
                 f'add input {{ name: "{name}" data_type: {config_word(spec.datatype)} dims: … }}',
             )
 
 
-def input_unknown(subject: Subject) -> Findings:
+def input_unknown(subject: LintSubject) -> Findings:
     """An input that the model file does not have.
 
     The onnxruntime backend refuses to load it: `the model file has no input 'z', only x`.
@@ -66,14 +66,14 @@ def input_unknown(subject: Subject) -> Findings:
     known = {**subject.inputs, **subject.defaulted}
     for entry in subject.message.input if known else ():
         if entry.name and entry.name not in known:
-            yield Finding(
+            yield LintFinding(
                 f"input '{entry.name}'",
                 f"the model file has no such input, only {', '.join(known)}",
                 "use the name in the model file",
             )
 
 
-def output_unknown(subject: Subject) -> Findings:
+def output_unknown(subject: LintSubject) -> Findings:
     """An output that the model file does not have.
 
     The onnxruntime backend refuses to load it: `the model file has no output 'z', only y`.
@@ -82,14 +82,14 @@ def output_unknown(subject: Subject) -> Findings:
     batched = {name for each in subject.message.batch_output for name in each.target_name}
     for entry in subject.message.output if subject.outputs else ():
         if entry.name and entry.name not in {*subject.outputs, *states, *batched}:
-            yield Finding(
+            yield LintFinding(
                 f"output '{entry.name}'",
                 f"the model file has no such output, only {', '.join(subject.outputs)}",
                 "use the name in the model file",
             )
 
 
-def _pairs(subject: Subject) -> Iterator[tuple[str, Any, TensorSpec]]:
+def _pairs(subject: LintSubject) -> Iterator[tuple[str, Any, ModelTensor]]:
     """Role, configured tensor and the model file's, of those that both have."""
     known = {
         "input": {**subject.inputs, **subject.defaulted},
@@ -100,7 +100,7 @@ def _pairs(subject: Subject) -> Iterator[tuple[str, Any, TensorSpec]]:
             yield role, entry, known[role][entry.name]
 
 
-def datatype_differs(subject: Subject) -> Findings:
+def datatype_differs(subject: LintSubject) -> Findings:
     """The data type differs from the model file.
 
     The onnxruntime backend refuses to load the model; other backends misread the bytes.
@@ -108,7 +108,7 @@ def datatype_differs(subject: Subject) -> Findings:
     for role, entry, spec in _pairs(subject):
         configured = datatype_of(entry.data_type)
         if entry.data_type and spec.datatype in DATATYPES and configured != spec.datatype:
-            yield Finding(
+            yield LintFinding(
                 f"{role} '{entry.name}'.data_type",
                 f"it is {datatype_word(entry.data_type)}, but {config_word(spec.datatype)} in the "
                 "model file",
@@ -116,7 +116,7 @@ def datatype_differs(subject: Subject) -> Findings:
             )
 
 
-def _comparable(subject: Subject) -> Iterator[tuple[str, Any, list[int], list[int]]]:
+def _comparable(subject: LintSubject) -> Iterator[tuple[str, Any, list[int], list[int]]]:
     """Role, tensor, configured and declared shape where both are whole; scalars are left out."""
     largest = subject.message.max_batch_size
     for role, entry, spec in _pairs(subject) if largest >= 0 else ():
@@ -141,14 +141,14 @@ def _agree(configured: list[int], declared: list[int], *, strictly: bool) -> boo
     )
 
 
-def dims_hold_batch(subject: Subject) -> Findings:
+def dims_hold_batch(subject: LintSubject) -> Findings:
     """`dims` includes the batch dimension, although `max_batch_size` is greater than 0.
 
     Triton adds the batch dimension itself, so the model gets one dimension too many.
     """
     for role, entry, configured, declared in _comparable(subject):
         if _holds_batch(subject.message.max_batch_size, configured, declared):
-            yield Finding(
+            yield LintFinding(
                 f"{role} '{entry.name}'.dims",
                 f"{shown(configured[1:])} includes the batch dimension, which max_batch_size "
                 f"{subject.message.max_batch_size} adds",
@@ -156,7 +156,7 @@ def dims_hold_batch(subject: Subject) -> Findings:
             )
 
 
-def dims_count(subject: Subject) -> Findings:
+def dims_count(subject: LintSubject) -> Findings:
     """The number of dimensions differs from the model file.
 
     The onnxruntime backend refuses to load the model.
@@ -166,7 +166,7 @@ def dims_count(subject: Subject) -> Findings:
         batch = _holds_batch(largest, configured, declared)
         if len(configured) != len(declared) and not batch:
             wanted = declared[1:] if largest > 0 else declared
-            yield Finding(
+            yield LintFinding(
                 f"{role} '{entry.name}'.dims",
                 f"with the batch dimension it is {shown(configured)}, but the model file has "
                 f"{shown(declared)}"
@@ -176,7 +176,7 @@ def dims_count(subject: Subject) -> Findings:
             )
 
 
-def dims_differ(subject: Subject) -> Findings:
+def dims_differ(subject: LintSubject) -> Findings:
     """The size of a dimension differs from the model file.
 
     As in NVIDIA's onnxruntime backend, an input may fix a free dimension of an ONNX file, an output
@@ -190,7 +190,7 @@ def dims_differ(subject: Subject) -> Findings:
         skipped = 1 if largest > 0 else 0
         strictly = role == "output" and is_onnx
         if not _agree(configured[skipped:], declared[skipped:], strictly=strictly):
-            yield Finding(
+            yield LintFinding(
                 f"{role} '{entry.name}'.dims",
                 f"it is {shown(configured[skipped:])}, but {shown(declared[skipped:])} in the "
                 "model file",
@@ -198,35 +198,35 @@ def dims_differ(subject: Subject) -> Findings:
             )
 
 
-def optional_without_default(subject: Subject) -> Findings:
+def optional_without_default(subject: LintSubject) -> Findings:
     """An input is optional in the configuration, but the model file requires it.
 
     The onnxruntime backend refuses to load the model.
     """
     for entry in subject.message.input:
         if entry.optional and entry.name in subject.inputs:
-            yield Finding(
+            yield LintFinding(
                 f"input '{entry.name}'.optional",
                 "the model file has no default for it",
                 "remove optional",
             )
 
 
-def default_not_optional(subject: Subject) -> Findings:
+def default_not_optional(subject: LintSubject) -> Findings:
     """An input that has a default in the model file is not marked as optional.
 
     Servegate's onnxruntime backend refuses to load it: clients would have to send the input.
     """
     for entry in subject.message.input:
         if not entry.optional and entry.name in subject.defaulted:
-            yield Finding(
+            yield LintFinding(
                 f"input '{entry.name}'.optional",
                 "the model file has a default for it",
                 "set optional: true, or remove the input",
             )
 
 
-def optional_batched(subject: Subject) -> Findings:
+def optional_batched(subject: LintSubject) -> Findings:
     """An optional input is used together with batching.
 
     Servegate's onnxruntime backend refuses it: requests with and without the input cannot share a
@@ -235,7 +235,7 @@ def optional_batched(subject: Subject) -> Findings:
     for entry in subject.message.input:
         batched = subject.message.max_batch_size > 0
         if entry.optional and batched and subject.backend == "onnxruntime":
-            yield Finding(
+            yield LintFinding(
                 f"input '{entry.name}'.optional",
                 "requests with and without it cannot share a batch",
                 "set max_batch_size: 0",

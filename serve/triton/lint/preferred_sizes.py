@@ -6,11 +6,11 @@ beyond the largest preferred one, so many are run at once, unless the oldest cal
 whole delay. Without preferred sizes there is one: `max_batch_size`.
 """
 
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 from serve.triton.lint.tensors import shown
 
 
-def preferred_beyond_largest(subject: Subject) -> Findings:
+def preferred_beyond_largest(subject: LintSubject) -> Findings:
     """A preferred batch size is above `max_batch_size`.
 
     Triton: `dynamic batching preferred size must be <= max batch size`.
@@ -21,24 +21,24 @@ def preferred_beyond_largest(subject: Subject) -> Findings:
     for field, sizes in _preferred(subject):
         for size in sizes:
             if size > message.max_batch_size:
-                yield Finding(
+                yield LintFinding(
                     field,
                     f"{size} is above max_batch_size {message.max_batch_size}, and never reached",
                     f"use sizes up to {message.max_batch_size}",
                 )
 
 
-def preferred_not_positive(subject: Subject) -> Findings:
+def preferred_not_positive(subject: LintSubject) -> Findings:
     """A preferred batch size is below 1.
 
     Triton: `dynamic batching preferred size must be positive`.
     """
     for field, sizes in _preferred(subject):
         if any(size < 1 for size in sizes):
-            yield Finding(field, f"{shown(sizes)} contains a size below 1", "use sizes from 1")
+            yield LintFinding(field, f"{shown(sizes)} contains a size below 1", "use sizes from 1")
 
 
-def preferred_twice(subject: Subject) -> Findings:
+def preferred_twice(subject: LintSubject) -> Findings:
     """A preferred batch size is listed twice.
 
     Triton 2.51 loads the model and ignores the duplicate.
@@ -46,26 +46,26 @@ def preferred_twice(subject: Subject) -> Findings:
     for field, sizes in _preferred(subject):
         for size in sorted(set(sizes)):
             if sizes.count(size) > 1:
-                yield Finding(
+                yield LintFinding(
                     field, f"{size} is listed {sizes.count(size)} times", "list each size once"
                 )
 
 
-def preferred_one(subject: Subject) -> Findings:
+def preferred_one(subject: LintSubject) -> Findings:
     """1 is among the preferred batch sizes of a model that batches.
 
     If an instance is free, Triton runs a call of one row at once, whatever the delay.
     """
     for field, sizes in _preferred(subject):
         if 1 in sizes and subject.message.max_batch_size > 1:
-            yield Finding(
+            yield LintFinding(
                 field,
                 "1 is a preferred size, so a call of one row never waits for another",
                 f"{_others(sizes, subject.message.max_batch_size)}",
             )
 
 
-def preferred_caps(subject: Subject) -> Findings:
+def preferred_caps(subject: LintSubject) -> Findings:
     """The largest preferred batch size is below `max_batch_size`.
 
     Triton 2.51 runs batches of that size (with a delay, sometimes one row more), however many calls
@@ -74,7 +74,7 @@ def preferred_caps(subject: Subject) -> Findings:
     largest = subject.message.max_batch_size
     for field, sizes in _preferred(subject):
         if sizes and min(sizes) > 0 and max(sizes) < largest and sizes != [1]:
-            yield Finding(
+            yield LintFinding(
                 field,
                 f"batches rarely exceed {max(sizes)} rows, although max_batch_size is {largest}",
                 f"add {largest}, or set max_batch_size: {max(sizes)}",
@@ -87,7 +87,7 @@ def _others(sizes: list[int], largest: int) -> str:
     return f"set preferred_batch_size: {shown(rest or [largest])}"
 
 
-def _preferred(subject: Subject) -> list[tuple[str, list[int]]]:
+def _preferred(subject: LintSubject) -> list[tuple[str, list[int]]]:
     message = subject.message
     return [
         (

@@ -2,10 +2,10 @@
 
 from serve.core.errors import Invalid
 from serve.triton.canonical import canonical_of
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 
 
-def field_refused(subject: Subject) -> Findings:
+def field_refused(subject: LintSubject) -> Findings:
     """A field, or a path in a field, is not allowed in a published version.
 
     Triton 2.51 follows `../` in such paths, and loads the library that `runtime` names.
@@ -16,4 +16,4 @@ def field_refused(subject: Subject) -> Findings:
         canonical_of(subject.config)
     except Invalid as error:
         fix = error.try_this or "use the name of a file of this model"
-        yield Finding("config.pbtxt", f"{error.what}: {error.why}", fix)
+        yield LintFinding("config.pbtxt", f"{error.what}: {error.why}", fix)

@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import Any
 
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 
 
-def resource_twice(subject: Subject) -> Findings:
+def resource_twice(subject: LintSubject) -> Findings:
     """An instance group lists a resource twice.
 
     Triton 2.51 loads the model and uses one of the counts.
@@ -15,14 +15,14 @@ def resource_twice(subject: Subject) -> Findings:
         names = Counter((each.name, getattr(each, "global")) for each in _resources(group))
         for (name, _), count in names.items():
             if count > 1:
-                yield Finding(
+                yield LintFinding(
                     f"instance_group[{index}].rate_limiter",
                     f"resource '{name}' is listed {count} times",
                     "list each resource once",
                 )
 
 
-def resource_both(subject: Subject) -> Findings:
+def resource_both(subject: LintSubject) -> Findings:
     """A resource is both global and device-specific.
 
     Triton: `is present as both global and device-specific resource in the model configuration`.
@@ -33,14 +33,14 @@ def resource_both(subject: Subject) -> Findings:
             kinds.setdefault(each.name, set()).add(getattr(each, "global"))
     for name, found in kinds.items():
         if len(found) > 1:
-            yield Finding(
+            yield LintFinding(
                 "instance_group.rate_limiter",
                 f"resource '{name}' is both global and device-specific",
                 "set global: true everywhere, or nowhere",
             )
 
 
-def resource_empty(subject: Subject) -> Findings:
+def resource_empty(subject: LintSubject) -> Findings:
     """A resource has no name, or a count of 0.
 
     Triton 2.51 loads the model, and the resource limits nothing.
@@ -48,7 +48,7 @@ def resource_empty(subject: Subject) -> Findings:
     for index, group in enumerate(subject.message.instance_group):
         for each in _resources(group):
             if not (each.name and each.count):
-                yield Finding(
+                yield LintFinding(
                     f"instance_group[{index}].rate_limiter",
                     f"resource '{each.name}' has count {each.count}"
                     if each.name
@@ -57,7 +57,7 @@ def resource_empty(subject: Subject) -> Findings:
                 )
 
 
-def rate_limiter_off(subject: Subject) -> Findings:
+def rate_limiter_off(subject: LintSubject) -> Findings:
     """A rate limiter is configured, but Triton ignores it by default.
 
     Triton needs `--rate-limit=execution_count`, which Servegate does not set by default. If another
@@ -67,42 +67,42 @@ def rate_limiter_off(subject: Subject) -> Findings:
         return
     for index, group in enumerate(subject.message.instance_group):
         if group.HasField("rate_limiter"):
-            yield Finding(
+            yield LintFinding(
                 f"instance_group[{index}].rate_limiter",
                 "Triton ignores it unless it was started with --rate-limit=execution_count",
                 "start Triton with that flag, or remove rate_limiter",
             )
 
 
-def cache_unsupported(subject: Subject) -> Findings:
+def cache_unsupported(subject: LintSubject) -> Findings:
     """The response cache is enabled for a model with sequences or decoupled responses.
 
     Triton: `Response Cache does not currently support model … with sequence batching scheduler`.
     """
     for kind in _uncached(subject):
         if subject.message.response_cache.enable:
-            yield Finding(
+            yield LintFinding(
                 "response_cache",
                 f"it cannot be used with {kind}",
                 "set response_cache { enable: false }",
             )
 
 
-def cache_off(subject: Subject) -> Findings:
+def cache_off(subject: LintSubject) -> Findings:
     """The response cache is enabled for the model, but Triton's is disabled by default.
 
     Triton 2.51 loads the model and caches nothing unless it is started with `--cache-config`, which
     Servegate does not set by default.
     """
     if subject.message.response_cache.enable and not _uncached(subject):
-        yield Finding(
+        yield LintFinding(
             "response_cache",
             "Triton ignores it unless it was started with --cache-config",
             "start Triton with --cache-config=local,size=…, or remove response_cache",
         )
 
 
-def _uncached(subject: Subject) -> list[str]:
+def _uncached(subject: LintSubject) -> list[str]:
     """What of this model Triton cannot cache."""
     message = subject.message
     kinds = {

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from tritonclient.grpc import model_config_pb2
 
 from serve.core.errors import Invalid
-from serve.core.flavours import Flavours
-from serve.core.versions import CONFIG, CONTRACT, DOCUMENTS, File
-from serve.tensors.signature import Signature, TensorSpec
+from serve.core.flavours import VersionFlavours
+from serve.core.versions import CONFIG, CONTRACT, DOCUMENTS, VersionFile
+from serve.tensors.signature import ModelSignature, ModelTensor
 from serve.triton.config import Configuration
 from serve.triton.flavoured import configured, refused_overrides
 from serve.triton.lint.backends import (
@@ -34,7 +34,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-class Finding(NamedTuple):
+class LintFinding(NamedTuple):
     """What a rule answers: the field as people write it, why it is wrong, how to mend it."""
 
     field: str
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
     fix: str
 
 
-Findings = Iterator[Finding]
+Findings = Iterator[LintFinding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class LintSubject:
     """One version of a model. `config` is None when there is no config.pbtxt.
 
     `files` have the paths of an upload: `1/model.onnx`, `labels.txt`. `signature` is None when no
@@ -84,12 +84,12 @@ class Subject:
 
     name: str
     config: Configuration | None
-    files: tuple[File, ...]
-    signature: Signature | None = None
+    files: tuple[VersionFile, ...]
+    signature: ModelSignature | None = None
     others: Mapping[str, Configuration] = field(default_factory=lambda: MappingProxyType({}))
     gpus: int | None = None
     flavours: str = ""
-    signatures: Mapping[str, Signature] = field(default_factory=lambda: MappingProxyType({}))
+    signatures: Mapping[str, ModelSignature] = field(default_factory=lambda: MappingProxyType({}))
     plans: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     unverified: str = ""
@@ -154,7 +154,7 @@ class Subject:
     def readable_flavours(self) -> Mapping[str, str]:
         """The files of flavours that `read_model` knows, by the flavour's name."""
         try:
-            flavours = Flavours.parse(self.flavours).preferred
+            flavours = VersionFlavours.parse(self.flavours).preferred
         except Invalid:
             return {}
         return {
@@ -164,15 +164,15 @@ class Subject:
         }
 
     @property
-    def flavoured(self) -> "Mapping[str, Subject]":
+    def flavoured(self) -> "Mapping[str, LintSubject]":
         """Each flavour as a version of its own, by its name; those that cannot be are left out."""
         if self.config is None:
             return {}
         try:
-            flavours = Flavours.parse(self.flavours).preferred
+            flavours = VersionFlavours.parse(self.flavours).preferred
         except Invalid:
             return {}
-        found: dict[str, Subject] = {}
+        found: dict[str, LintSubject] = {}
         for one in flavours:
             try:
                 config = configured(self.config, one)
@@ -198,23 +198,23 @@ class Subject:
         return any(path == name or path.startswith(f"{name}/") for path in self.version_files)
 
     @property
-    def inputs(self) -> Mapping[str, TensorSpec]:
+    def inputs(self) -> Mapping[str, ModelTensor]:
         """Required inputs of the model file by name; empty when they are not known."""
         return {} if self.signature is None else {spec.name: spec for spec in self.signature.inputs}
 
     @property
-    def outputs(self) -> Mapping[str, TensorSpec]:
+    def outputs(self) -> Mapping[str, ModelTensor]:
         """Outputs of the model file by name; empty when they are not known."""
         if self.signature is None:
             return {}
         return {spec.name: spec for spec in self.signature.outputs}
 
     @property
-    def defaulted(self) -> Mapping[str, TensorSpec]:
+    def defaulted(self) -> Mapping[str, ModelTensor]:
         """Inputs that have a value in the model file, by name: callers may leave them out."""
         facts = {} if self.signature is None else self.signature.facts
         return {
-            each["name"]: TensorSpec(each["name"], each["datatype"], _shape(each["shape"]))
+            each["name"]: ModelTensor(each["name"], each["datatype"], _shape(each["shape"]))
             for each in facts.get("defaulted", ())
         }
 

@@ -8,10 +8,10 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from serve.tensors.signature import DYNAMIC
-from serve.triton.lint.subject import Finding, Findings, Subject
+from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 
 
-def roles(subject: Subject) -> Iterator[tuple[str, Any]]:
+def roles(subject: LintSubject) -> Iterator[tuple[str, Any]]:
     """`input` and `output` with each configured tensor."""
     for role in ("input", "output"):
         for entry in getattr(subject.message, role):
@@ -50,17 +50,19 @@ def shown(sizes: Any) -> str:
     return f"[ {', '.join(map(str, sizes))} ]" if sizes else "[ ]"
 
 
-def tensor_unnamed(subject: Subject) -> Findings:
+def tensor_unnamed(subject: LintSubject) -> Findings:
     """An input or output without a name.
 
     Triton: `model input must specify 'name'`.
     """
     for role, entry in roles(subject):
         if not entry.name:
-            yield Finding(f"{role}.name", "it is empty", "use the tensor's name in the model file")
+            yield LintFinding(
+                f"{role}.name", "it is empty", "use the tensor's name in the model file"
+            )
 
 
-def tensor_twice(subject: Subject) -> Findings:
+def tensor_twice(subject: LintSubject) -> Findings:
     """An input or output is listed twice.
 
     Triton loads the model, and the backend decides which entry counts.
@@ -68,34 +70,36 @@ def tensor_twice(subject: Subject) -> Findings:
     names = Counter((role, entry.name) for role, entry in roles(subject) if entry.name)
     for (role, name), count in names.items():
         if count > 1:
-            yield Finding(f"{role} '{name}'", f"it is listed {count} times", "keep one of them")
+            yield LintFinding(f"{role} '{name}'", f"it is listed {count} times", "keep one of them")
 
 
-def datatype_missing(subject: Subject) -> Findings:
+def datatype_missing(subject: LintSubject) -> Findings:
     """A tensor without a data type.
 
     Triton: `model input 'x' must specify 'data_type'`.
     """
     for role, entry in roles(subject):
         if entry.data_type == model_config_pb2.TYPE_INVALID:
-            yield Finding(f"{role} '{entry.name}'.data_type", "it is missing", "set TYPE_FP32, …")
+            yield LintFinding(
+                f"{role} '{entry.name}'.data_type", "it is missing", "set TYPE_FP32, …"
+            )
 
 
-def dims_invalid(subject: Subject) -> Findings:
+def dims_invalid(subject: LintSubject) -> Findings:
     """`dims` is missing, or contains 0 or a number below -1.
 
     Triton: `must specify 'dims'`, or `dimension must be integer >= 1, or -1`.
     """
     for role, entry in roles(subject):
         if not is_shape(entry.dims):
-            yield Finding(
+            yield LintFinding(
                 f"{role} '{entry.name}'.dims",
                 f"{shown(entry.dims)} is not a valid shape",
                 "use sizes from 1, or -1 for any; for a scalar, [ 1 ] with reshape { shape: [ ] }",
             )
 
 
-def reshape_size(subject: Subject) -> Findings:
+def reshape_size(subject: LintSubject) -> Findings:
     """`reshape` and `dims` have different numbers of elements.
 
     Triton: `model input 'x' has different size for dims and reshape`.
@@ -106,35 +110,35 @@ def reshape_size(subject: Subject) -> Findings:
         given, wanted = list(entry.dims), list(entry.reshape.shape)
         free = given.count(DYNAMIC) != wanted.count(DYNAMIC)
         if free or prod(x for x in given if x > 0) != prod(x for x in wanted if x > 0):
-            yield Finding(
+            yield LintFinding(
                 f"{role} '{entry.name}'.reshape",
                 f"{shown(given)} and {shown(wanted)} do not have the same number of elements",
                 "use a shape with the same number of elements and of -1",
             )
 
 
-def reshape_empty(subject: Subject) -> Findings:
+def reshape_empty(subject: LintSubject) -> Findings:
     """A model without batching reshapes a tensor to a scalar.
 
     Triton: `cannot have empty reshape for non-batching model as scalar tensors are not supported`.
     """
     for role, entry in roles(subject) if subject.message.max_batch_size == 0 else ():
         if entry.HasField("reshape") and not entry.reshape.shape:
-            yield Finding(
+            yield LintFinding(
                 f"{role} '{entry.name}'.reshape",
                 "a model without batching cannot have scalars",
                 "use dims: [ 1 ] without reshape",
             )
 
 
-def format_rank(subject: Subject) -> Findings:
+def format_rank(subject: LintSubject) -> Findings:
     """FORMAT_NHWC or FORMAT_NCHW is set on an input without three dimensions.
 
     Triton: `model input NHWC/NCHW require 3 dims`.
     """
     for entry in subject.message.input:
         if entry.format and entry.dims and len(entry.dims) != 3:
-            yield Finding(
+            yield LintFinding(
                 f"input '{entry.name}'.format",
                 f"pictures have three dimensions, but dims is {shown(entry.dims)}",
                 "remove format; few backends use it",

@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI
 from trying_desk import Desk
 
 from serve.admin.api.application import create
-from serve.admin.api.context import Control
+from serve.admin.api.context import AdminContext
 from serve.admin.api.sync import Blobs, sync_router
 from serve.control.artifacts.folder import FolderObjects
 from serve.control.deliveries.agents import AgentDelivery
@@ -21,11 +21,11 @@ from serve.control.evaluation.datasets import Datasets
 from serve.control.evaluation.evaluations import Evaluations
 from serve.control.history import History
 from serve.control.load_reports import LoadReports
-from serve.control.management import Management
+from serve.control.management import ManagementCommands
 from serve.control.reconciliation.keepers import Keepers
-from serve.control.restoration import Restoring
+from serve.control.restoration import RestoreCommands
 from serve.core.replicas import Replica
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 T = TypeVar("T")
 Client = httpx2.AsyncClient
@@ -33,7 +33,7 @@ SECRET = "the-shared-secret"
 NO_WAIT = {"wait": 0}
 
 
-async def unread(one: Replica) -> Readings | None:
+async def unread(one: Replica) -> ReplicaScrape | None:
     """No replica tells its metrics."""
 
 
@@ -45,18 +45,18 @@ def plane(folder: Path) -> ControlPlane:
     return asyncio.run(made.begin(a={"m": (1, 2)}))
 
 
-def control_of(one: ControlPlane, **parts: Any) -> Control:
+def control_of(one: ControlPlane, **parts: Any) -> AdminContext:
     """A control plane's parts for the admin API; what it does not have is None unless named."""
-    absent = {row.name: None for row in fields(Control) if row.default is MISSING}
+    absent = {row.name: None for row in fields(AdminContext) if row.default is MISSING}
     usual = {name: getattr(one, name) for name in ("models", "fleet", "publisher", "keys", "pools")}
     usual |= {"management": management_of(one), "history": history_of(one)}
     usual |= {"readings": unread, "metrics": lambda: b"# metrics\n", "secret": SECRET}
     usual |= {"clock": one.clock, "wall": one.wall, "needs_key": lambda guarded: guarded}
-    return Control(**(absent | usual | parts))
+    return AdminContext(**(absent | usual | parts))
 
 
-def management_of(one: ControlPlane) -> Management:
-    return Management(
+def management_of(one: ControlPlane) -> ManagementCommands:
+    return ManagementCommands(
         *(one.store, one.inventory, one.fleet, one.publisher, Keepers()),
         decisions=lambda: one.decisions,
         reload=one.reload,
@@ -65,7 +65,7 @@ def management_of(one: ControlPlane) -> Management:
 
 def history_of(one: ControlPlane, **restores: Any) -> History:
     """The history with its ways back."""
-    restoring = Restoring(
+    restoring = RestoreCommands(
         one.models,
         management_of(one),
         decisions=lambda: one.decisions,

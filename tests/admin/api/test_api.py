@@ -11,9 +11,9 @@ import pytest
 from admin.api.admin_scene import application, assert_error, plane, play, send
 from builders import ControlPlane
 
-from serve.control.observations import Failure
+from serve.control.observations import LoadFailure
 from serve.core.replicas import Replica
-from serve.triton.metrics import GpuReading, ModelReading, Readings
+from serve.triton.metrics import GpuReading, ModelReading, ReplicaScrape
 
 HALVES = {"split": {"1": 50, "2": 50}}
 ONE = {"split": {"1": 1}}
@@ -40,12 +40,12 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/api/nothing", None, 404, "not_here"),
     ("POST", "/api/models", None, 405, "method_not_allowed"),
 ]
-READ = Readings(
+READ = ReplicaScrape(
     {("m", 1): ModelReading(5, 0, 5, 5, 3, 0.0, 0.0)}, {"GPU-1": GpuReading(0.5, 1, 2, 3)}, 0.25
 )
 
 
-async def read(one: Replica) -> Readings | None:
+async def read(one: Replica) -> ReplicaScrape | None:
     """Replica `a` tells its metrics, the others do not."""
     return READ if one.name == "a" else None
 
@@ -141,7 +141,7 @@ def test_a_patch_leaves_what_it_does_not_name(tmp_path: Path) -> None:
 
 def test_replicas_are_shown_with_what_they_hold_lack_and_measure(tmp_path: Path) -> None:
     one = plane(tmp_path)
-    one.fleet.failures["a", "m"] = Failure("bad file", (), 1, 0.0)
+    one.fleet.failures["a", "m"] = LoadFailure("bad file", (), 1, 0.0)
     one.clock.now += 12.34
     a, b = ask(one, "GET", "/api/replicas").json()
     assert (a["state"], a["held"], a["failures"]) == ("up", {"m": [1, 2]}, {"m": "bad file"})

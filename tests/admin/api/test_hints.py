@@ -8,33 +8,40 @@ from builders import Clock
 from fastapi import FastAPI
 
 from serve.admin.api.hints import HintView
-from serve.capacity.scaling.signals import Bounds, Code, Hint, ModelSignal, PoolSignal, Reason
-from serve.control.scaling.board import Board
-from serve.control.scaling.told import Told
+from serve.capacity.scaling.signals import (
+    Bounds,
+    Code,
+    ModelSignal,
+    PoolSignal,
+    Reason,
+    ReplicaHint,
+)
+from serve.control.scaling.board import HintBoard
+from serve.control.scaling.told import PoolNumbers
 
 NOW = 1_700_000_000.0
 
 
-def told(pool: str = "default", desired: int = 3, code: Code = Code.DEMAND) -> Told:
-    hint = Hint(pool, desired, 2, 0, float("nan"), (Reason(code, "so much comes"),))
+def told(pool: str = "default", desired: int = 3, code: Code = Code.DEMAND) -> PoolNumbers:
+    hint = ReplicaHint(pool, desired, 2, 0, float("nan"), (Reason(code, "so much comes"),))
     model = ModelSignal("m", 10.0, 11.0, 0.0, None, 2, limit=0.05)
     signal = PoolSignal(pool, 5.0, 2, 0, (model,), utilization=0.5, faults=("a fault",))
     gpus = {"a/GPU-1": {"source": "triton", "utilization": 0.5}}
-    return Told(hint, signal, Bounds(1, 8), NOW, "mon-fri", gpus)
+    return PoolNumbers(hint, signal, Bounds(1, 8), NOW, "mon-fri", gpus)
 
 
-def serving(folder: Path, board: Board, wall: Clock | None = None) -> FastAPI:
+def serving(folder: Path, board: HintBoard, wall: Clock | None = None) -> FastAPI:
     return application(plane(folder), board=board, wall=wall or Clock(NOW))
 
 
-def board(*those: Told) -> Board:
-    made = Board()
+def board(*those: PoolNumbers) -> HintBoard:
+    made = HintBoard()
     made.put(those or (told(),))
     return made
 
 
 def test_all_pools_are_listed_by_name(tmp_path: Path) -> None:
-    shown = Board()
+    shown = HintBoard()
     app = serving(tmp_path, shown)
     assert send(app, "GET", "/api/hints").json() == {"number": 0, "hints": []}
     shown.put([told("large"), told("default")])

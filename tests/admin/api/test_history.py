@@ -8,7 +8,7 @@ import pytest
 from admin.api.admin_scene import application, assert_error, plane, play, send
 from fastapi import FastAPI
 
-from serve.control.storage.store import Change
+from serve.control.storage.store import StoreEdit
 
 
 def get(app: FastAPI, path: str) -> httpx2.Response:
@@ -94,7 +94,7 @@ def test_the_digest_of_a_key_is_in_no_answer_and_a_key_does_not_go_back(tmp_path
     one = plane(tmp_path)
     app = application(one)
     body = {"digest": "d1g35t", "role": "predictor", "models": ["*"], "revoked": True}
-    asyncio.run(one.store.apply(Change("key", "3f", body, "ada")))
+    asyncio.run(one.store.apply(StoreEdit("key", "3f", body, "ada")))
     for path in ("/api/history", "/api/history/1", "/api/history/1/diff"):
         answer = get(app, path)
         assert answer.status_code == 200

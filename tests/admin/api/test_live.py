@@ -14,8 +14,8 @@ from control.live.advised import Advised, told, tune
 from control.live.watched import Scene
 
 from serve.admin.api.live import LiveView, events
-from serve.app.http_server import Server
-from serve.control.live.sampler import MOST_VIEWERS, Live
+from serve.app.http_server import HttpServer
+from serve.control.live.sampler import MOST_VIEWERS, LiveSampler
 from serve.control.live.viewers import Viewer
 
 
@@ -25,7 +25,7 @@ class Watched:
     def __init__(self, folder: Path, scene: Scene | None = None, **about) -> None:
         self.scene = scene or Scene()
         self.more = asyncio.Event()
-        self.live = Live(self.scene.sources, clock=self.scene.clock, sleep=self._sleep)
+        self.live = LiveSampler(self.scene.sources, clock=self.scene.clock, sleep=self._sleep)
         self.app = application(plane(folder), live=self.live, **about)
 
     async def _sleep(self, seconds: float) -> None:
@@ -37,7 +37,7 @@ class Watched:
     async def served(self) -> AsyncIterator[httpx2.AsyncClient]:
         """On a port, while the sampler runs."""
         with socket.create_server(("127.0.0.1", 0)) as port:
-            server = Server(self.app, timeout_graceful_shutdown=20)
+            server = HttpServer(self.app, timeout_graceful_shutdown=20)
             serving = asyncio.create_task(server.serve(sockets=[port]))
             self.running = asyncio.create_task(self.live.run())
             await until(lambda: server.started)

@@ -1,15 +1,15 @@
 """Sessions: a cookie that is worth what its key is worth, for as long as that is."""
 
 from serve.admin.api.sessions import LASTS, is_valid, session_of
-from serve.core.access import Key, Role
+from serve.core.access import ApiKey, Role
 
 SECRET = "the-shared-secret"
-KEY, _ = Key.create(Role.ADMIN)
+KEY, _ = ApiKey.create(Role.ADMIN)
 KEYS = {KEY.id: KEY}
 NOW = 1_700_000_000.0
 
 
-def cookie(key: Key | None = KEY) -> str:
+def cookie(key: ApiKey | None = KEY) -> str:
     return session_of(key, secret=SECRET, now=NOW)
 
 
@@ -21,14 +21,14 @@ def test_a_session_stands_for_its_key_until_its_end() -> None:
 
 
 def test_sessions_end_when_their_key_is_revoked_made_anew_or_no_admins_any_more() -> None:
-    anew = Key(KEY.id, Key.create(Role.ADMIN)[0].digest, Role.ADMIN)
-    less = Key(KEY.id, KEY.digest, Role.PREDICTOR)
+    anew = ApiKey(KEY.id, ApiKey.create(Role.ADMIN)[0].digest, Role.ADMIN)
+    less = ApiKey(KEY.id, KEY.digest, Role.PREDICTOR)
     for keys in ({}, {KEY.id: anew}, {KEY.id: less}):
         assert is_valid(cookie(), keys, secret=SECRET, now=NOW)[0] is False
 
 
 def test_a_session_ends_with_its_key() -> None:
-    short = Key("abcd", KEY.digest, Role.ADMIN, expires=NOW + 60)
+    short = ApiKey("abcd", KEY.digest, Role.ADMIN, expires=NOW + 60)
     made, keys = session_of(short, secret=SECRET, now=NOW), {"abcd": short}
     assert is_valid(made, keys, secret=SECRET, now=NOW + 59) == (True, short)
     assert is_valid(made, keys, secret=SECRET, now=NOW + 61)[0] is False

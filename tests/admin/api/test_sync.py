@@ -12,7 +12,7 @@ from control.delivering_scene import MODEL, Shelf
 
 from serve.control.deliveries.agents import AgentDelivery, Page
 from serve.core.errors import NotFound
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 KNOWN = {"authorization": f"Bearer {SECRET}"}
 WEIGHTS = MODEL["model.onnx"]
@@ -41,7 +41,7 @@ class Scene:
         yield data[:3]
         yield data[3:]
 
-    def file(self, path: str) -> File:
+    def file(self, path: str) -> VersionFile:
         files = self.shelf.manifests["digits", 1].files
         return next(file for file in files if file.path == path)
 

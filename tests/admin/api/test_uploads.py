@@ -13,10 +13,10 @@ from builders import until
 from control.storage_scene import DATA, digest, file, names_in
 
 from serve.control.decisions import Decisions
-from serve.control.storage.store import Entry
+from serve.control.storage.store import StoredEntry
 from serve.control.uploads.uploads import UploadLimits
 from serve.control.versions import VERSION
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 LARGE = bytes(1 << 20)
 
@@ -56,7 +56,7 @@ def test_an_upload_is_begun_sent_and_committed(scene: UploadsScene) -> None:
 
 def test_content_that_there_is_already_is_told_and_not_made_again(scene: UploadsScene) -> None:
     identity = scene.begun()
-    scene.publications.known = version(scene.uploads.get(identity), 7, State.PUBLISHED)
+    scene.publications.known = version(scene.uploads.get(identity), 7, VersionState.PUBLISHED)
     assert send(scene.app(), "POST", "/api/uploads", body=BODY).json()["existing"] == 7
     patch(scene, blob(identity))
     committed = send(scene.app(), "POST", f"/api/uploads/{identity}/commit", body={})
@@ -98,7 +98,7 @@ def test_uploads_are_listed_and_given_up(scene: UploadsScene) -> None:
 def test_an_upload_that_is_being_published_is_not_given_up(scene: UploadsScene) -> None:
     identity = scene.begun()
     record = version(scene.uploads.get(identity))
-    scene.plane.decisions = Decisions({(VERSION, record.key): Entry(record.to_body(), 1)})
+    scene.plane.decisions = Decisions({(VERSION, record.key): StoredEntry(record.to_body(), 1)})
     answer = send(scene.app(), "DELETE", f"/api/uploads/{identity}")
     assert "version 1 of model 'digits'" in assert_error(answer, 409, "in_use")["why"]
     assert scene.uploads.get(identity)

@@ -10,9 +10,9 @@ import pytest
 from admin.api.admin_scene import application, assert_error, play, send
 from control.publishing import Scene, files, sha256
 
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 from serve.core.errors import TrialFailed
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 T = TypeVar("T")
 ONE = "/api/models/m/versions/1"
@@ -29,7 +29,7 @@ class Api:
             self.scene.plane, **{name: getattr(self.scene, name) for name in parts}
         )
 
-    def publish(self, *contents: bytes, ask: Ask | None = None) -> None:
+    def publish(self, *contents: bytes, ask: PublicationRequest | None = None) -> None:
         """Publish versions of model `m`."""
         for content in contents:
             self.run(self.scene.publish("m", files(content), ask))
@@ -59,7 +59,9 @@ def api(tmp_path: Path) -> Api:
 
 
 def test_a_version_is_shown_with_its_record_and_its_files(api: Api) -> None:
-    ask = Ask(labels=("new",), live=True, source="a notebook", tags={"ticket": "ML-7"})
+    ask = PublicationRequest(
+        labels=("new",), live=True, source="a notebook", tags={"ticket": "ML-7"}
+    )
     api.publish(b"one", ask=ask)
     answer = api.ask("GET", ONE)
     page = answer.json()
@@ -148,7 +150,7 @@ def test_tags_are_set_with_a_precondition(api: Api) -> None:
 
 
 def test_a_version_is_retired_restored_and_purged_unless_it_is_in_use(api: Api) -> None:
-    api.publish(b"one", b"two", ask=Ask(labels=("new",)))
+    api.publish(b"one", b"two", ask=PublicationRequest(labels=("new",)))
     in_use = api.ask("DELETE", "/api/models/m/versions/2")
     assert "label 'new'" in assert_error(in_use, 409, "in_use")["why"]
     retired = api.ask("DELETE", ONE, servegate_reason="old")
@@ -171,9 +173,9 @@ def test_garbage_is_told_before_it_is_collected(api: Api) -> None:
         ("version", "m version 1"),
         ("blob", sha256(b"one")),
     ]
-    assert api.scene.version().state is State.RETIRED
+    assert api.scene.version().state is VersionState.RETIRED
     done = api.ask("POST", "/api/gc", {"keep": 1}).json()
     assert (done["items"], done["dry_run"]) == (told["items"], False)
-    assert api.scene.version().state is State.REMOVED
+    assert api.scene.version().state is VersionState.REMOVED
     assert api.ask("POST", "/api/gc", {}).json()["items"] == []
     assert_error(api.ask("POST", "/api/gc", {"keep": -1}), 422, "invalid")

@@ -13,14 +13,14 @@ from control.storage_scene import DATA, digest, file
 from fastapi import FastAPI
 
 from serve.admin.api.application import create
-from serve.app.http_server import Server
-from serve.control.artifacts.storage import Storage
+from serve.app.http_server import HttpServer
+from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 from serve.control.uploads.upload import Upload
 from serve.control.uploads.uploads import UploadLimits, Uploads
-from serve.control.versions import Version
-from serve.core.versions import Provenance, State
+from serve.control.versions import PublishedVersion
+from serve.core.versions import Provenance, VersionState
 
 BODY = {"model": "digits", "files": [file().to_json()]}
 PIECE = {"upload-offset": "0", "content-type": "application/offset+octet-stream"}
@@ -30,21 +30,25 @@ PIECE = {"upload-offset": "0", "content-type": "application/offset+octet-stream"
 class FakePublications:
     """Stands for `Publications`: every commit makes the next version."""
 
-    asked: list[tuple[Upload, Ask, By]] = field(default_factory=list)
-    known: Version | None = None
+    asked: list[tuple[Upload, PublicationRequest, By]] = field(default_factory=list)
+    known: PublishedVersion | None = None
 
-    async def existing(self, model: str, content: str) -> Version | None:
+    async def existing(self, model: str, content: str) -> PublishedVersion | None:
         return self.known
 
-    async def begin(self, upload: Upload, ask: Ask, by: By) -> tuple[Version, bool]:
+    async def begin(
+        self, upload: Upload, ask: PublicationRequest, by: By
+    ) -> tuple[PublishedVersion, bool]:
         self.asked.append((upload, ask, by))
         made = version(upload, len(self.asked))
         return self.known or made, self.known is None
 
 
-def version(upload: Upload, number: int = 1, state: State = State.UPLOADED) -> Version:
+def version(
+    upload: Upload, number: int = 1, state: VersionState = VersionState.UPLOADED
+) -> PublishedVersion:
     origin = Provenance("ada", 1.0)
-    return Version(upload.model, number, state, upload.content, origin, upload=upload.id)
+    return PublishedVersion(upload.model, number, state, upload.content, origin, upload=upload.id)
 
 
 class UploadsScene:
@@ -55,7 +59,7 @@ class UploadsScene:
     ) -> None:
         self.folder = folder / "uploads"
         self.plane = ControlPlane(folder)
-        self.storage = Storage.of(str(folder / "storage"))
+        self.storage = ArtifactStorage.of(str(folder / "storage"))
         self.uploads = Uploads(self.folder, self.storage, limits=limits)
         self.publications = FakePublications()
         self.control = control_of(
@@ -81,7 +85,7 @@ class UploadsScene:
     @contextlib.asynccontextmanager
     async def served(self) -> AsyncIterator[int]:
         """The application on a real port."""
-        server = Server(self.app(), host="127.0.0.1", port=0, timeout_graceful_shutdown=2)
+        server = HttpServer(self.app(), host="127.0.0.1", port=0, timeout_graceful_shutdown=2)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.serve())
             await until(lambda: server.started)

@@ -1,8 +1,8 @@
 """Hints on a board, in as few words as a test needs."""
 
-from serve.capacity.scaling.signals import Bounds, Code, Hint, PoolSignal, Reason
-from serve.control.scaling.board import Board
-from serve.control.scaling.told import Told
+from serve.capacity.scaling.signals import Bounds, Code, PoolSignal, Reason, ReplicaHint
+from serve.control.scaling.board import HintBoard
+from serve.control.scaling.told import PoolNumbers
 
 
 def told(
@@ -13,19 +13,19 @@ def told(
     starting: int = 0,
     at: float = 1000.0,
     lasts: float = 30.0,
-) -> Told:
+) -> PoolNumbers:
     """A pool that is to have so many replicas, for these reasons, each of which says its code."""
     reasons = tuple(Reason(code, f"it is {code}") for code in codes or (Code.DEMAND,))
-    return Told(
-        Hint(pool, desired, ready, starting, 1.5, reasons, lasts=lasts),
+    return PoolNumbers(
+        ReplicaHint(pool, desired, ready, starting, 1.5, reasons, lasts=lasts),
         PoolSignal(pool, 0.0, ready, starting, ()),
         Bounds(to_zero=True),
         at,
     )
 
 
-def board(*hints: Told) -> Board:
+def board(*hints: PoolNumbers) -> HintBoard:
     """A board after a round with these."""
-    made = Board()
+    made = HintBoard()
     made.put(hints)
     return made

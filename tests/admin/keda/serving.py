@@ -8,8 +8,8 @@ import grpc.aio
 from builders import Clock
 
 from serve.admin.keda.scaler import ExternalScaler
-from serve.admin.keda.service import Service
-from serve.control.scaling.board import Board
+from serve.admin.keda.service import KedaService
+from serve.control.scaling.board import HintBoard
 
 
 def anybody(credential: bytes) -> None:
@@ -26,12 +26,12 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    board: Board, *, now: float = 1000.0, admit: Callable[[bytes], None] = anybody
+    board: HintBoard, *, now: float = 1000.0, admit: Callable[[bytes], None] = anybody
 ) -> AsyncIterator[Served]:
     """A server for the block, which sees this moment of the epoch for ever."""
     scaler = ExternalScaler(board, wall=Clock(now))
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers(Service(scaler, admit=admit).handlers())
+    server.add_generic_rpc_handlers(KedaService(scaler, admit=admit).handlers())
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -14,8 +14,8 @@ from admin.keda.serving import serving
 from admin.keda.stubs import ScaledObject
 
 from serve.capacity.scaling.signals import Code
-from serve.control.scaling.board import Board
-from serve.control.scaling.told import Told
+from serve.control.scaling.board import HintBoard
+from serve.control.scaling.told import PoolNumbers
 
 EXACT = Rules(tolerance=0.0, pods=1000)
 
@@ -30,11 +30,11 @@ async def polled(scaled: ScaledObject) -> tuple[float | None, float]:
     return (exact if exact > 0 else float(number)), target or float(whole)
 
 
-def follow(hpa: Hpa, *hints: Told) -> list[int]:
+def follow(hpa: Hpa, *hints: PoolNumbers) -> list[int]:
     """Replicas after each hint, which the HPA looks at once."""
 
     async def act() -> list[int]:
-        shown = Board()
+        shown = HintBoard()
         async with serving(shown) as served:
             scaled, replicas = ScaledObject(served.channel, pool="default"), []
             for index, hint in enumerate(hints):
@@ -45,7 +45,7 @@ def follow(hpa: Hpa, *hints: Told) -> list[int]:
     return asyncio.run(act())
 
 
-def numbers(*desired: int) -> list[Told]:
+def numbers(*desired: int) -> list[PoolNumbers]:
     return [told(desired=one) for one in desired]
 
 

@@ -9,16 +9,16 @@ from builders import Clock
 
 from serve.admin.keda.scaler import ExternalScaler
 from serve.capacity.scaling.signals import Code
-from serve.control.scaling.board import Board
-from serve.control.scaling.told import Told
+from serve.control.scaling.board import HintBoard
+from serve.control.scaling.told import PoolNumbers
 from serve.core.errors import NotFound, ServegateError, Unavailable
 
 
-def scaler(shown: Board, now: float = 1000.0) -> ExternalScaler:
+def scaler(shown: HintBoard, now: float = 1000.0) -> ExternalScaler:
     return ExternalScaler(shown, wall=Clock(now))
 
 
-def refusal(shown: Board, pool: str = "default", now: float = 1000.0) -> ServegateError:
+def refusal(shown: HintBoard, pool: str = "default", now: float = 1000.0) -> ServegateError:
     with pytest.raises(ServegateError) as refused:
         scaler(shown, now).desired(pool)
     return refused.value
@@ -28,7 +28,7 @@ def test_the_number_is_the_hints_of_the_pool() -> None:
     for desired in (0, 1, 250):
         shown = board(told(desired=desired), told("t4", 2))
         assert [scaler(shown).desired(pool) for pool in ("default", "t4")] == [desired, 2]
-    assert isinstance(refusal(Board()), Unavailable), "before the first round"
+    assert isinstance(refusal(HintBoard()), Unavailable), "before the first round"
     error = refusal(board(told("a100"), told("t4")), "default")
     assert isinstance(error, NotFound)
     assert "a100, t4" in str(error)
@@ -50,7 +50,7 @@ def test_a_hint_may_be_followed_for_as_long_as_it_lasts() -> None:
     assert "31 s old" in str(error)
 
 
-def follow(shown: Board, *rounds: Callable[[], object]) -> list[int]:
+def follow(shown: HintBoard, *rounds: Callable[[], object]) -> list[int]:
     """How often a stream spoke at its opening, and after each round."""
 
     async def act() -> list[int]:
@@ -116,9 +116,9 @@ IDLE, WAKING = Code.IDLE, Code.WAKING
     ],
 )
 def test_a_stream_speaks_when_a_pool_is_to_wake(
-    begins: Told | None, rounds: list[Told], speaks: list[int]
+    begins: PoolNumbers | None, rounds: list[PoolNumbers], speaks: list[int]
 ) -> None:
-    shown = board(begins) if begins else Board()
+    shown = board(begins) if begins else HintBoard()
     assert follow(shown, *(lambda hint=hint: shown.put([hint]) for hint in rounds)) == speaks
 
 

@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2
 from serve.admin.keda.messages import descriptors
 from serve.admin.keda.service import reflection
 from serve.capacity.scaling.signals import Code
-from serve.control.scaling.board import Board
+from serve.control.scaling.board import HintBoard
 from serve.core.errors import Unauthenticated
 from serve.wire import protobuf
 from serve.wire.reflection import METHODS as REFLECTION
@@ -28,7 +28,7 @@ IDLE = told("default", 0, Code.IDLE, ready=0)
 
 
 def play(
-    shown: Board,
+    shown: HintBoard,
     scenario: Scenario[T],
     *,
     now: float = 1000.0,
@@ -73,7 +73,7 @@ def test_the_target_is_one_for_each_replica_of_whatever_pool() -> None:
         scaled = ScaledObject(channel, pool="not-there-yet")
         return await scaled.specs(), (await scaled.open("StreamMetricSpec").read()).metricSpecs
 
-    specs, (streamed,) = play(Board(), scenario)
+    specs, (streamed,) = play(HintBoard(), scenario)
     assert specs == [("servegate-desired-replicas", 1, 1.0)]
     assert (streamed.metricName, streamed.targetSizeFloat) == ("servegate-desired-replicas", 1.0)
 
@@ -102,10 +102,12 @@ def test_a_question_about_no_pool_or_an_unknown_one_is_told_what_to_change() -> 
 
 @pytest.mark.parametrize(
     "shown",
-    [Board(), board(told(at=0.0)), board(told("default", 2, Code.STALE))],
+    [HintBoard(), board(told(at=0.0)), board(told("default", 2, Code.STALE))],
     ids=["no round yet", "too old", "held"],
 )
-def test_what_cannot_be_followed_is_an_error_that_lets_keda_keep_everything(shown: Board) -> None:
+def test_what_cannot_be_followed_is_an_error_that_lets_keda_keep_everything(
+    shown: HintBoard,
+) -> None:
     codes, _ = play(shown, lambda one: refusals(one, "IsActive", "GetMetrics", pool="default"))
     assert codes == {grpc.StatusCode.UNAVAILABLE}
 
@@ -207,4 +209,4 @@ def test_reflection_of_both_versions_tells_the_definition_to_anybody() -> None:
         nonsense = channel.stream_stream(REFLECTION[0])(iter([b"\xff"]), timeout=BOUND)
         assert (await status(nonsense))[0] is grpc.StatusCode.INTERNAL
 
-    play(Board(), scenario, admit=keyed)
+    play(HintBoard(), scenario, admit=keyed)

@@ -12,7 +12,7 @@ from admin.api.admin_scene import application, play
 from builders import write_model
 from control.publishing import Scene, files
 
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 
 from .web_scene import HTMX, PERSON, with_pages
 
@@ -31,7 +31,9 @@ class Pages:
         published = {name: getattr(self.scene, name) for name in parts}
         self.app = with_pages(application(self.plane, **published, **changes))
 
-    def publish(self, *contents: bytes, ask: Ask | None = None, **more: bytes) -> None:
+    def publish(
+        self, *contents: bytes, ask: PublicationRequest | None = None, **more: bytes
+    ) -> None:
         """Publish versions of model `m`."""
         for content in contents:
             self.run(self.scene.publish("m", files(content, **more), ask))

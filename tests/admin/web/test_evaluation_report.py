@@ -2,22 +2,24 @@
 
 from typing import Any
 
-from serve.admin.web.evaluation_report import Report, drop_text, report_of
+from serve.admin.web.evaluation_report import EvaluationPage, drop_text, report_of
 from serve.control.evaluation.gates import parse_gates
 from serve.control.evaluation.report import report
-from serve.control.evaluation.results import Kind, Result, Told
+from serve.control.evaluation.results import OutputKind, RowResult, SideOutput
 
 
 def numbers(pairs: list[tuple[str, str, str]], *gates: str) -> dict[str, Any]:
     """Of rows (label, what A says, what B says)."""
     results = [
-        Result(place, label, "", {}, Told(a, milliseconds=1.0), Told(b, milliseconds=2.0))
+        RowResult(
+            place, label, "", {}, SideOutput(a, milliseconds=1.0), SideOutput(b, milliseconds=2.0)
+        )
         for place, (label, a, b) in enumerate(pairs)
     ]
-    return report(results, Kind.CLASSES, parse_gates(gates, two=True), two=True)
+    return report(results, OutputKind.CLASSES, parse_gates(gates, two=True), two=True)
 
 
-def of(pairs: list[tuple[str, str, str]], *gates: str) -> Report:
+def of(pairs: list[tuple[str, str, str]], *gates: str) -> EvaluationPage:
     found = report_of(numbers(pairs, *gates))
     assert found is not None
     return found

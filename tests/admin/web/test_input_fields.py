@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.datastructures import FormData, UploadFile
 
-from serve.admin.web.input_fields import Field, fields_of, given_of, together
+from serve.admin.web.input_fields import InputField, fields_of, given_of, together
 from serve.core.errors import Invalid
 from serve.tensors.metadata import TensorSpec
 
@@ -17,7 +17,7 @@ IMAGE |= {"resize": [8, 16], "resample": "box"}
 CODEPOINTS = {"kind": "text", "as": "codepoints", "dtype": "INT32"}
 
 
-def field(datatype: str, *shape: int, steps: Any = None, examples: bool = False) -> Field:
+def field(datatype: str, *shape: int, steps: Any = None, examples: bool = False) -> InputField:
     preprocessing = {"inputs": {"x": steps}} if steps else {}
     (found,) = fields_of({"x": TensorSpec("x", datatype, shape)}, preprocessing, examples=examples)
     return found

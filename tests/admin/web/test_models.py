@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 
 from .pages_scene import Pages, hidden, words
 
@@ -41,7 +41,7 @@ def test_every_model_is_told_with_its_state_and_shares(pages: Pages) -> None:
 
 
 def test_a_models_page_tells_versions_signature_and_what_is_next(pages: Pages) -> None:
-    pages.publish(b"one", b"two", ask=Ask(labels=("new",)))
+    pages.publish(b"one", b"two", ask=PublicationRequest(labels=("new",)))
     pages.hold(1, 2)
     answer = pages.get("/models/m")
     said = words(answer)

@@ -2,7 +2,7 @@
 
 from serve.admin.web.preprocessing_text import in_words
 from serve.admin.web.sentences import chance_text, decision_text, p_text, shape_text
-from serve.admin.web.shares import Share, shares
+from serve.admin.web.shares import VersionShare, shares
 
 
 def test_steps_are_told_in_their_order() -> None:
@@ -45,7 +45,10 @@ def test_steps_are_told_in_their_order() -> None:
 
 
 def test_shares_lie_beside_each_other_and_fill_the_whole() -> None:
-    assert shares({4: 25, 2: 75, 3: 0}) == (Share(2, 0.0, 0.75, 0), Share(4, 0.75, 0.25, 1))
+    assert shares({4: 25, 2: 75, 3: 0}) == (
+        VersionShare(2, 0.0, 0.75, 0),
+        VersionShare(4, 0.75, 0.25, 1),
+    )
     assert shares({}) == shares({1: 0}) == ()
 
 

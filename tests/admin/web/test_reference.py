@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.admin.web.openapi import Field, Type, groups
+from serve.admin.web.openapi import ApiField, Type, groups
 
 from .pages_scene import Pages, words
 
@@ -61,10 +61,10 @@ def test_types_are_told_in_words() -> None:
     (group,) = groups(document)
     assert group.name == "other" and [shape.name for shape in group.shapes] == ["A", "B"]
     assert group.shapes[0].fields == (
-        Field("a", Type("B or null", "B"), True, "", ""),
-        Field("b", Type("list of string"), False, "[]", ""),
-        Field("c", Type("map of integer ≥ 1"), False, "", ""),
-        Field("d", Type('"x" or "y"'), False, "", ""),
+        ApiField("a", Type("B or null", "B"), True, "", ""),
+        ApiField("b", Type("list of string"), False, "[]", ""),
+        ApiField("c", Type("map of integer ≥ 1"), False, "", ""),
+        ApiField("d", Type('"x" or "y"'), False, "", ""),
     )
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from serve.admin.web.results import sides_of, verdict_of
 from serve.control.tries.records import (
-    Failure,
     InputLine,
     Latency,
     OutputDifference,
     OutputLine,
-    Side,
     Top,
     Try,
+    TryFailure,
+    TrySide,
 )
 
 
@@ -22,13 +22,13 @@ def output(values: Any, *rows: list[tuple[int, float | None]], name: str = "y") 
     return OutputLine(name, "FP32", [1, 2], values, False, top, 0.0, 1.0, 0.5)
 
 
-def side(*outputs: OutputLine, latency: Latency | None = None, **more: Any) -> Side:
+def side(*outputs: OutputLine, latency: Latency | None = None, **more: Any) -> TrySide:
     given: dict[str, Any] = {"side": "a", "asked": "1", "version": "1", "by": "number"}
     given |= {"generation": 7, "flavour": "", "error": None, "seconds": 0.01, "latency": latency}
-    return Side(**{**given, **more}, outputs=list(outputs))
+    return TrySide(**{**given, **more}, outputs=list(outputs))
 
 
-def made(*sides: Side, difference: dict[str, OutputDifference] | None = None) -> Try:
+def made(*sides: TrySide, difference: dict[str, OutputDifference] | None = None) -> Try:
     inputs = [InputLine("x", "FP32", [1, 2], "json", False)]
     return Try("0" * 12, "m", 0.0, "ada", "http", 0, inputs, [], list(sides), difference)
 
@@ -88,7 +88,7 @@ def test_the_difference_is_told_in_a_sentence() -> None:
     ):
         found = verdict_of(made(a, b, difference={"y": difference}))
         assert found is not None and found.is_good is good and said in found.text
-    failed = side(error=Failure("unavailable", "nobody", "", ""), version="", by="")
+    failed = side(error=TryFailure("unavailable", "nobody", "", ""), version="", by="")
     assert verdict_of(made(a)) is None
     assert verdict_of(made(a, failed)) is None
     assert sides_of(made(a, failed))[1].outputs == ()

@@ -8,7 +8,7 @@ from conversion.reports import report
 
 from serve.admin.api.configurations import ConfigurationDiff, LineView
 from serve.admin.web.versions import Gap, folded
-from serve.control.publication.publications import Ask
+from serve.control.publication.publications import PublicationRequest
 from serve.core.errors import TrialFailed
 
 from .pages_scene import Pages, hidden, words
@@ -22,7 +22,7 @@ def pages(tmp_path: Path) -> Pages:
 
 
 def test_a_pushed_version_is_told_with_files_digests_and_origin(pages: Pages) -> None:
-    pages.publish(b"one", ask=Ask(source="a notebook", tags={"ticket": "ML-7"}))
+    pages.publish(b"one", ask=PublicationRequest(source="a notebook", tags={"ticket": "ML-7"}))
     answer = pages.get(ONE)
     said = words(answer)
     assert f"1/model.onnx 3 B {sha256(b'one')}" in said

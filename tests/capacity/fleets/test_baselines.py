@@ -12,12 +12,12 @@ from serve.capacity.fleets.baselines import (
     external,
     of_pods,
 )
-from serve.capacity.fleets.seen import Scaler, Seen
+from serve.capacity.fleets.seen import SeenTick, SimulatedScaler
 
-QUIET = Seen(1.0, 4, 0, 0, 0, 0, 0, 0, 0.0, 0.0, {}, 0.0, 0.0)
+QUIET = SeenTick(1.0, 4, 0, 0, 0, 0, 0, 0, 0.0, 0.0, {}, 0.0, 0.0)
 
 
-def wishes(scaler: Scaler, seconds: int, begin: int = 1, **told: float) -> list[int]:
+def wishes(scaler: SimulatedScaler, seconds: int, begin: int = 1, **told: float) -> list[int]:
     """What it wants tick by tick, while the same is told."""
     seen = [replace(QUIET, at=float(at), **told) for at in range(begin, begin + seconds)]  # type: ignore[arg-type]
     return [scaler.decide(one) for one in seen]
@@ -89,5 +89,5 @@ def test_ray_goes_up_after_half_a_minute_and_down_after_ten() -> None:
 
 
 @pytest.mark.parametrize("scaler", [HpaCalls(1.0, least=2, most=3), Ray(1.0, least=2, most=3)])
-def test_bounds_hold(scaler: Scaler) -> None:
+def test_bounds_hold(scaler: SimulatedScaler) -> None:
     assert wishes(scaler, 100, calls=1000, inside=1000.0)[-1] in (3, 4)

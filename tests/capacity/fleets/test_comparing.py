@@ -8,15 +8,17 @@ from serve.capacity.fleets.comparison import (
     HINDSIGHT,
     ORACLE,
     OURS,
-    Result,
     Scene,
+    SimulationResult,
     compare,
     variants,
 )
-from serve.capacity.fleets.seen import Server
-from serve.capacity.service import Service
+from serve.capacity.fleets.seen import SimulatedServer
+from serve.capacity.service import ServiceTime
 
-SCENE = Scene(Server(Service(0.04, 0.01), largest=8, limit=0.5), mean=100.0, seconds=600.0)
+SCENE = Scene(
+    SimulatedServer(ServiceTime(0.04, 0.01), largest=8, limit=0.5), mean=100.0, seconds=600.0
+)
 
 
 def test_each_scaler_has_one_usual_parameter() -> None:
@@ -24,7 +26,9 @@ def test_each_scaler_has_one_usual_parameter() -> None:
     assert sorted(usual) == ["hpa-calls", "hpa-utilisation", "kpa", "ray", "servegate"]
 
 
-def fixed(load: str, *, scene: Scene = SCENE) -> tuple[Result, Result, Result]:
+def fixed(
+    load: str, *, scene: Scene = SCENE
+) -> tuple[SimulationResult, SimulationResult, SimulationResult]:
     """This project's policy, the best fixed fleet, and the one that the first half suggests."""
     those = [each for each in variants() if each.scaler in (OURS, FIXED)]
     found = {each.parameter: each for each in compare(scene, load, 1, those)}

@@ -8,11 +8,11 @@ from serve.capacity.fleets.fleet import simulate
 from serve.capacity.fleets.loads import arrivals
 from serve.capacity.fleets.oracle import Oracle
 from serve.capacity.fleets.ours import Ours
-from serve.capacity.fleets.seen import Course, Seen, Server
+from serve.capacity.fleets.seen import FleetCourse, SeenTick, SimulatedServer
 from serve.capacity.scaling.signals import Bounds
-from serve.capacity.service import Service
+from serve.capacity.service import ServiceTime
 
-SERVER = Server(Service(0.04, 0.01), largest=8, limit=0.5, cold_start=60.0)
+SERVER = SimulatedServer(ServiceTime(0.04, 0.01), largest=8, limit=0.5, cold_start=60.0)
 BEARS = 8 / (0.04 + 8 * 0.01)  # calls per second
 
 
@@ -21,14 +21,14 @@ class Fixed:
 
     def __init__(self, *wishes: int) -> None:
         self.wishes = list(wishes)
-        self.seen: list[Seen] = []
+        self.seen: list[SeenTick] = []
 
-    def decide(self, seen: Seen) -> int:
+    def decide(self, seen: SeenTick) -> int:
         self.seen.append(seen)
         return self.wishes.pop(0) if len(self.wishes) > 1 else self.wishes[0]
 
 
-def run(rate: float, scaler: object, *, seconds: float = 600.0, first: int = 1) -> Course:
+def run(rate: float, scaler: object, *, seconds: float = 600.0, first: int = 1) -> FleetCourse:
     times = arrivals("steady", rate, seconds, seed=1)
     return simulate(times, SERVER, scaler, first=first, seconds=seconds)  # type: ignore[arg-type]
 

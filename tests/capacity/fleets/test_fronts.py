@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from serve.capacity.fleets.comparison import Result
-from serve.capacity.fleets.fronts import Point, cost_at, front, late_at, points
+from serve.capacity.fleets.comparison import SimulationResult
+from serve.capacity.fleets.fronts import FrontPoint, cost_at, front, late_at, points
 
-ONE = Point("steady", "kpa", "70 %", True, 0.1, 0.0, 10.0, 1.0, 0.0, 5)
+ONE = FrontPoint("steady", "kpa", "70 %", True, 0.1, 0.0, 10.0, 1.0, 0.0, 5)
 FRONT = [ONE, replace(ONE, parameter="50 %", late=0.02, cost=2.0)]
-RESULT = Result("steady", 1, "kpa", "70 %", True, 0.1, 10.0, 1.0, 4.0)
+RESULT = SimulationResult("steady", 1, "kpa", "70 %", True, 0.1, 10.0, 1.0, 4.0)
 
 
 def test_between_two_parameters_is_a_line() -> None:

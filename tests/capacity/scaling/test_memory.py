@@ -2,12 +2,12 @@
 
 import pytest
 
-from serve.capacity.scaling.memory import PRICE, REMEMBERED, SLOT, Memory
+from serve.capacity.scaling.memory import PRICE, REMEMBERED, SLOT, DemandMemory
 
 
-def remembered(*needs: tuple[float, float], begin: float = 0.0) -> Memory:
+def remembered(*needs: tuple[float, float], begin: float = 0.0) -> DemandMemory:
     """Needs, each for so many seconds."""
-    memory, at = Memory(), begin
+    memory, at = DemandMemory(), begin
     for need, seconds in needs:
         for _ in range(round(seconds / 5)):
             memory = memory.noted(at, need)
@@ -26,7 +26,7 @@ def test_an_hour_is_remembered() -> None:
 
 
 def test_a_time_in_which_nobody_looked_was_like_what_is_seen_after_it() -> None:
-    memory = Memory().noted(0.0, 4.0).noted(50.0, 2.0)
+    memory = DemandMemory().noted(0.0, 4.0).noted(50.0, 2.0)
     assert memory.needs == (4.0, 2.0, 2.0, 2.0)
     assert memory.noted(50.0 + 2 * REMEMBERED, 1.0).needs == (1.0,)
 
@@ -35,7 +35,7 @@ def test_the_most_of_the_last_seconds() -> None:
     memory = remembered((9.0, 60.0), (2.0, 60.0))
     assert memory.most(45.0) == 2.0
     assert memory.most(60.0) == 9.0
-    assert Memory().most(60.0) == 0.0
+    assert DemandMemory().most(60.0) == 0.0
 
 
 @pytest.mark.parametrize(("passed", "kept"), [(-SLOT, 8), (2 * SLOT, 2)])

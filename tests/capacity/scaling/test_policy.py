@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from serve.capacity.scaling.memory import Memory
-from serve.capacity.scaling.policy import HELD, RESTARTED, TICK, State, begin, decide
-from serve.capacity.scaling.signals import Bounds, Code, Hint, ModelSignal, PoolSignal
+from serve.capacity.scaling.memory import DemandMemory
+from serve.capacity.scaling.policy import HELD, RESTARTED, TICK, PolicyState, begin, decide
+from serve.capacity.scaling.signals import Bounds, Code, ModelSignal, PoolSignal, ReplicaHint
 
 WIDE = Bounds(least=1, most=100)
 
@@ -25,12 +25,12 @@ def pool(*models: ModelSignal, at: float = 1000.0, **more: Any) -> PoolSignal:
     return replace(PoolSignal("p", at, 2, 0, models or (model(),)), **more)
 
 
-def settled() -> State:
+def settled() -> PolicyState:
     """A policy that has watched for long, and in the last minutes has seen nothing."""
-    return replace(begin(0.0), at=995.0, memory=Memory(66, (0.0,) * 240))
+    return replace(begin(0.0), at=995.0, memory=DemandMemory(66, (0.0,) * 240))
 
 
-def hint(*models: ModelSignal, bounds: Bounds = WIDE, **more: Any) -> Hint:
+def hint(*models: ModelSignal, bounds: Bounds = WIDE, **more: Any) -> ReplicaHint:
     return decide(settled(), pool(*models, **more), bounds)[1]
 
 
@@ -38,12 +38,12 @@ def followed(
     rates: Iterable[float],
     *,
     ready: int,
-    state: State | None = None,
+    state: PolicyState | None = None,
     begins: float = 1000.0,
     **more: Any,
-) -> list[Hint]:
+) -> list[ReplicaHint]:
     """The hints tick by tick, for a pool that always becomes what they say."""
-    state, hints = state or settled(), list[Hint]()
+    state, hints = state or settled(), list[ReplicaHint]()
     for tick, rate in enumerate(rates):
         at = begins + tick * TICK
         seen = pool(model(rate=rate, holding=ready), at=at, ready=ready, **more)
@@ -53,7 +53,7 @@ def followed(
     return hints
 
 
-def desired(hints: Sequence[Hint]) -> list[int]:
+def desired(hints: Sequence[ReplicaHint]) -> list[int]:
     return [one.desired for one in hints]
 
 

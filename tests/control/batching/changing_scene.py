@@ -9,19 +9,19 @@ from typing import Any, TypeVar
 from builders import ControlPlane, replica, write_model
 from control.keeping import FakeDelivery, FakeProof, FakeTriton
 
-from serve.control.artifacts.storage import Storage
-from serve.control.batching.change import Performing
+from serve.control.artifacts.storage import ArtifactStorage
+from serve.control.batching.change import ChangeRunner
 from serve.control.batching.checks import Checks
 from serve.control.batching.configurations import Configuring
-from serve.control.batching.reconfiguration import Wish
+from serve.control.batching.reconfiguration import ChangeRequest
 from serve.control.batching.rollout import Rollouts
 from serve.control.models import By
 from serve.control.reconciliation.keepers import Keepers
 from serve.control.reconciliation.looks import Looks
 from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.control.revision import CONFIGURATION
-from serve.control.storage.store import Change
-from serve.control.versions import VERSION, Version
+from serve.control.storage.store import StoreEdit
+from serve.control.versions import VERSION, PublishedVersion
 from serve.core.errors import ServegateError, TritonFailed
 from serve.core.objectives import Objective
 from serve.core.replicas import Replica
@@ -66,7 +66,7 @@ class Proof(FakeProof):
         self._tritons = tritons
         self.wrong_with: set[int] = set()
 
-    async def verify(self, replica: Replica, version: Version) -> str:
+    async def verify(self, replica: Replica, version: PublishedVersion) -> str:
         size = self._tritons[replica.name].sizes[-1]
         return "output 'y' is off" if size in self.wrong_with else ""
 
@@ -117,7 +117,7 @@ class Scene:
     def __init__(
         self,
         folder: Path,
-        *versions: Version,
+        *versions: PublishedVersion,
         tritons: Mapping[str, Triton] | None = None,
         plain: str = "",
         replicas: str = "ab",
@@ -152,12 +152,12 @@ class Scene:
     def _configuring(self, folder: Path) -> Configuring:
         plane = self.plane
         rollouts = Rollouts(Keepers(*self.keepers), plane.fleet, clock=plane.clock)
-        storage = Storage.of(str(folder / "storage"))
+        storage = ArtifactStorage.of(str(folder / "storage"))
         self._rollouts = rollouts
         checks = Checks(
             storage, None, plain=plane.repository, others=lambda: plane.inventory.configurations
         )
-        performing = Performing(
+        performing = ChangeRunner(
             plane.store,
             rollouts,
             plane.publisher,
@@ -209,7 +209,7 @@ class Scene:
 
     async def _begin(self) -> None:
         for one in self._versions:
-            change = Change(VERSION, one.key, one.to_body(), "a test")
+            change = StoreEdit(VERSION, one.key, one.to_body(), "a test")
             await self.plane.store.apply(change)
         await self.before()
         await self.plane.reload()
@@ -231,7 +231,7 @@ class Scene:
 
     async def set(self, fields: Mapping[str, Any], by: By = ADA, **wish: Any) -> None:
         """Change version 1 of `m`."""
-        await self.configuring.set("m", 1, Wish(fields, by, **wish))
+        await self.configuring.set("m", 1, ChangeRequest(fields, by, **wish))
 
     def sized(self, size: int, **wish: Any) -> Callable[[], Awaitable[None]]:
         """A command that changes its largest batch."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 from serve.control.batching.latencies import NONE, Took
 from serve.control.batching.situation import Batched, Situation
-from serve.control.batching.windows import Window
+from serve.control.batching.windows import CountWindow
 from serve.core.objectives import Objective
 from serve.triton.model_counters import Counters, Executed
 
@@ -48,7 +48,7 @@ def counted(
 def situation(
     sizes: Sizes,
     *,
-    setup: Setup | None = None,
+    setup: BatchSetup | None = None,
     replicas: Mapping[str, float] | None = None,
     objective: str = "",
     cpu: float | None = None,
@@ -59,7 +59,7 @@ def situation(
     **calls: Any,
 ) -> Situation:
     """One version, looked at for 100 s on one replica unless said."""
-    window = Window(
+    window = CountWindow(
         counted(sizes, **calls),
         {"a": 100.0} if replicas is None else replicas,
         cpu=cpu,
@@ -67,7 +67,7 @@ def situation(
     )
     return Situation(
         "m@1",
-        Batched(setup or Setup(8), **(batched or {})),
+        Batched(setup or BatchSetup(8), **(batched or {})),
         window,
         Objective.parse(objective) if objective else None,
         took,

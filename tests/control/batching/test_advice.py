@@ -3,17 +3,17 @@
 import pytest
 from control.batching.situations import situation
 
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 from serve.control.batching.advice import RULES, advise
 from serve.control.batching.latencies import Took
 from serve.control.batching.situation import ENOUGH, Situation
 
 WELL = situation({1: (1000, 5), 4: (500, 8), 8: (1000, 12)}, queue=4, objective="p99<30ms", cpu=0.9)
-_DELAYED = Setup(8, delay=0.005)
+_DELAYED = BatchSetup(8, delay=0.005)
 
 CASES: dict[str, tuple[Situation, str]] = {
     "batching-off": (
-        situation({1: (3000, 10)}, setup=Setup(8, batches=False), queue=20),
+        situation({1: (3000, 10)}, setup=BatchSetup(8, batches=False), queue=20),
         "dynamic_batching: it is off, but calls of 1 row wait 20 ms for an execution of 10 ms, "
         "and up to 8 rows could be executed together. Try: servegate batching set m@1 --on "
         "[batching-off]",
@@ -27,7 +27,7 @@ CASES: dict[str, tuple[Situation, str]] = {
     "delay-beyond-objective": (
         situation(
             {4: (500, 12), 8: (1000, 20)},
-            setup=Setup(8, delay=0.030),
+            setup=BatchSetup(8, delay=0.030),
             queue=12,
             objective="p99<50ms",
         ),
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[Situation, str]] = {
         "batching set m@1 --delay 0us [delay-in-vain]",
     ),
     "preferred-unreached": (
-        situation({1: (500, 5), 3: (500, 6)}, setup=Setup(8, preferred=(4, 8)), queue=1),
+        situation({1: (500, 5), 3: (500, 6)}, setup=BatchSetup(8, preferred=(4, 8)), queue=1),
         "dynamic_batching.preferred_batch_size: 0 of 1,000 executions had the size 4 or 8; the "
         "largest had 3 rows. Try: servegate batching set m@1 --preferred none "
         "[preferred-unreached]",
@@ -61,14 +61,18 @@ CASES: dict[str, tuple[Situation, str]] = {
     ),
     "largest-beyond-objective": (
         situation(
-            {4: (500, 14), 16: (1000, 38)}, setup=Setup(16), queue=20, objective="p99<50ms", cpu=0.9
+            {4: (500, 14), 16: (1000, 38)},
+            setup=BatchSetup(16),
+            queue=20,
+            objective="p99<50ms",
+            cpu=0.9,
         ),
         "max_batch_size: it is 16, but the objective p99<50ms allows 9; 67 % of the executions "
         "are larger, and two of 16 rows take 76 ms. Try: servegate batching set m@1 "
         "--max-batch-size 9 [largest-beyond-objective]",
     ),
     "largest-unreached": (
-        situation({1: (4000, 5), 3: (6000, 8)}, setup=Setup(64), queue=2),
+        situation({1: (4000, 5), 3: (6000, 8)}, setup=BatchSetup(64), queue=2),
         "max_batch_size: it is 64, but the largest execution had 3 rows, although instances are "
         "busy 68 % of the time; larger batches only reserve memory. Try: servegate batching set "
         "m@1 --max-batch-size 4 [largest-unreached]",
@@ -80,7 +84,7 @@ CASES: dict[str, tuple[Situation, str]] = {
         "--instances 2 [instances-starved]",
     ),
     "instances-idle": (
-        situation({1: (500, 5), 4: (500, 8)}, setup=Setup(8, instances=4), queue=0.1),
+        situation({1: (500, 5), 4: (500, 8)}, setup=BatchSetup(8, instances=4), queue=0.1),
         "instance_group.count: 4 instances are busy only 2 % of the time, and each has a copy of "
         "the model in memory. Try: servegate batching set m@1 --instances 1 [instances-idle]",
     ),
@@ -116,15 +120,15 @@ def test_a_rule_speaks_in_its_own_case_and_no_other_does(name: str) -> None:
 
 def test_a_version_that_is_batched_well_or_that_is_called_too_little_gets_no_advice() -> None:
     assert advise(WELL) == ()
-    few = situation({1: (ENOUGH - 1, 10)}, setup=Setup(8, batches=False), queue=20)
+    few = situation({1: (ENOUGH - 1, 10)}, setup=BatchSetup(8, batches=False), queue=20)
     assert not few.is_enough
     assert advise(few) == ()
-    assert advise(situation({1: (ENOUGH, 10)}, setup=Setup(8, batches=False), queue=20))
+    assert advise(situation({1: (ENOUGH, 10)}, setup=BatchSetup(8, batches=False), queue=20))
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "sequences"])
 def test_what_runs_nothing_itself_or_has_sequences_is_not_told_to_batch(kind: str) -> None:
-    off = Setup(8, batches=False)
+    off = BatchSetup(8, batches=False)
     assert advise(situation({1: (3000, 10)}, setup=off, queue=20, batched={kind: True})) == ()
 
 

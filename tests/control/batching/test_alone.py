@@ -5,7 +5,7 @@ from pathlib import Path
 from control.batching.changing_scene import CONFIG, Proof, Scene
 from control.versions_scene import version
 
-from serve.control.versions import Version
+from serve.control.versions import PublishedVersion
 from serve.core.errors import Conflict
 from serve.core.replicas import Replica
 
@@ -18,7 +18,7 @@ class Looking(Proof):
         self._scene = scene
         self.called: list[tuple[str, tuple[str, ...]]] = []
 
-    async def verify(self, replica: Replica, version: Version) -> str:
+    async def verify(self, replica: Replica, version: PublishedVersion) -> str:
         await self._scene.plane.publisher.refresh()
         targets = self._scene.plane.publisher.snapshot.models["m"].targets
         self.called.append((replica.name, targets[1].replicas if 1 in targets else ()))

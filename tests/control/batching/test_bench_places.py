@@ -13,7 +13,7 @@ from loops import in_loop
 from serve.control.batching.bench_places import Drained, Notes, ThrowAway
 from serve.control.batching.bench_subjects import Subjects
 from serve.control.fleet import Fleet
-from serve.control.publication.ensembles import Parts
+from serve.control.publication.ensembles import PinnableVersions
 from serve.core.errors import Invalid, NotFound, TrialFailed
 from serve.core.flavours import UNKNOWN
 
@@ -22,7 +22,9 @@ BATCHES = {"dynamic_batching": {"max_queue_delay_microseconds": 500}}
 
 def subjects(scene: Scene) -> Subjects:
     plane = scene.plane
-    parts = Parts(lambda: plane.decisions, lambda: plane.inventory.loadables, lambda _: None)
+    parts = PinnableVersions(
+        lambda: plane.decisions, lambda: plane.inventory.loadables, lambda _: None
+    )
     return Subjects(plane.models, plane.inventory, parts)
 
 

@@ -10,7 +10,7 @@ import pytest
 from builders import Clock, replica, until
 from loops import in_loop
 
-from serve.control.batching.bench_places import Notes, Opened
+from serve.control.batching.bench_places import Notes, OpenBench
 from serve.control.batching.benches import Benches, BenchView
 from serve.core.errors import Conflict, Invalid, NotFound, TrialFailed
 
@@ -38,12 +38,12 @@ class Place:
         self.is_open = False
 
     @contextlib.asynccontextmanager
-    async def open(self, subject: Subject, fields: Mapping[str, Any]) -> AsyncIterator[Opened]:
+    async def open(self, subject: Subject, fields: Mapping[str, Any]) -> AsyncIterator[OpenBench]:
         await self.load(fields)
         self.over = asyncio.get_running_loop().create_future()
         self.is_open = True
         try:
-            yield Opened(replica("bench"), self.load, self._wait)
+            yield OpenBench(replica("bench"), self.load, self._wait)
         finally:
             self.is_open = False
 

@@ -9,7 +9,7 @@ from builders import write_model
 from control.batching.changing_scene import ADA, CONFIG, Scene
 from control.versions_scene import version
 
-from serve.control.batching.reconfiguration import Outcome, Phase, Wish
+from serve.control.batching.reconfiguration import ChangeOutcome, ChangeRequest, Phase
 from serve.control.models import By
 from serve.control.revision import CONFIGURATION
 from serve.core.errors import CheckFailed, Conflict, Invalid, PreconditionFailed, UnknownVersion
@@ -107,7 +107,7 @@ def test_with_few_calls_there_is_no_verdict_and_it_says_so(tmp_path: Path) -> No
         return change.outcome, change.told
 
     _, _, (ended, told) = scene.play(scene.promise("p99<50ms"), scene.sized(16, watch=10), outcome)
-    assert ended is Outcome.APPLIED and told.startswith("too few calls")
+    assert ended is ChangeOutcome.APPLIED and told.startswith("too few calls")
 
 
 OUTSIDE = {"data_type": "TYPE_FP32", "dims": [4], "input_data_file": "../../secret"}
@@ -162,7 +162,7 @@ def test_a_change_that_is_watched_is_replaced_by_a_later_one(tmp_path: Path) -> 
     scene = published(tmp_path)
 
     async def twice() -> Any:
-        wish = Wish({"max_batch_size": 16}, ADA, watch=1e9)
+        wish = ChangeRequest({"max_batch_size": 16}, ADA, watch=1e9)
         await scene.configuring.set("m", 1, wish, wait=False)
         first = (await scene.configuring.show("m", 1)).change
         assert first is not None
@@ -172,7 +172,7 @@ def test_a_change_that_is_watched_is_replaced_by_a_later_one(tmp_path: Path) -> 
         await first.ended.wait()
         return first.outcome
 
-    assert scene.play(twice) == [Outcome.REPLACED]
+    assert scene.play(twice) == [ChangeOutcome.REPLACED]
     assert scene.sizes["a"] == [8, 16, 32]
 
 

@@ -9,7 +9,7 @@ from builders import Clock
 from control.batching.situations import situation
 from prometheus_client.core import Metric
 
-from serve.control.batching.hints import BEGINS, ENDS, HINTS, Hints, judged
+from serve.control.batching.hints import BEGINS, ENDS, HINTS, BatchingHints, judged
 from serve.control.batching.latencies import Took
 from serve.control.batching.situation import Situation
 
@@ -92,7 +92,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.wall = Clock(1_700_000_000.0)
-        self.hints = Hints(wall=self.wall)
+        self.hints = BatchingHints(wall=self.wall)
 
     def judge(self, *asked: Situation, rounds: int = 1) -> None:
         for _ in range(rounds):

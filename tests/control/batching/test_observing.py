@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 from builders import Clock, replica
 
-from serve.control.batching.observer import KEPT, Counted, Observer, Slot
-from serve.control.batching.windows import Window
+from serve.control.batching.observer import KEPT, BatchingObserver, Counted, Slot
+from serve.control.batching.windows import CountWindow
 from serve.control.fleet import Fleet
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
-from serve.triton.metrics import GpuReading, ModelReading, Readings
+from serve.triton.metrics import GpuReading, ModelReading, ReplicaScrape
 from serve.triton.model_counters import NOTHING, Counters, Executed
 
 M: Slot = ("m", 1)
@@ -23,8 +23,8 @@ class Scene:
         self.clock = Clock()
         self.fleet = Fleet((replica("a"), replica("b")), clock=self.clock)
         self.told: dict[str, Counted | None] = {}
-        self.read: dict[str, Readings] = {}
-        self.observer = Observer(self.fleet, self, clock=self.clock)
+        self.read: dict[str, ReplicaScrape] = {}
+        self.observer = BatchingObserver(self.fleet, self, clock=self.clock)
         for name in ("a", "b"):
             self.fleet.saw(name, {"m": (1,)})
 
@@ -34,7 +34,7 @@ class Scene:
             raise Unavailable("it does not answer")
         return found
 
-    async def readings(self, replica: Replica) -> Readings | None:
+    async def readings(self, replica: Replica) -> ReplicaScrape | None:
         return self.read.get(replica.name)
 
     def look(self, after: float = 15.0, **told: Counted | None) -> None:
@@ -49,7 +49,7 @@ class Scene:
             self.look(a=some(each))
 
     @property
-    def window(self) -> Window:
+    def window(self) -> CountWindow:
         return self.observer.window(*M)
 
 
@@ -59,9 +59,9 @@ def some(calls: int, **others: int) -> Mapping[Slot, Counters]:
     return {M: Counters(calls=calls, rows=calls, executions=calls, sizes=sizes, **others)}
 
 
-def metrics(pending: int = 0, cpu: float | None = None) -> Readings:
+def metrics(pending: int = 0, cpu: float | None = None) -> ReplicaScrape:
     reading = ModelReading(0, 0, 0, 0, pending, 0.0, 0.0)
-    return Readings({M: reading}, {}, cpu)
+    return ReplicaScrape({M: reading}, {}, cpu)
 
 
 def test_only_what_rises_between_two_readings_counts() -> None:
@@ -140,7 +140,7 @@ def test_a_few_minutes_are_kept_and_no_more() -> None:
     scene.count(*range(0, 1500, 15))
     window = scene.window
     assert (window.seconds, window.rate) == (KEPT, 1.0)
-    assert repr(scene.observer) == "<Observer replicas=2 rounds=20>"
+    assert repr(scene.observer) == "<BatchingObserver replicas=2 rounds=20>"
 
 
 def test_a_replica_that_goes_takes_its_past_along() -> None:
@@ -163,7 +163,7 @@ def test_queues_and_machines_are_told_by_the_replicas_own_metrics() -> None:
     scene.look(after=60.0, a=None)
     assert scene.window.pending == 0
     gpus = {str(each): GpuReading(each / 10, None, None, None) for each in (2, 6)}
-    scene.read["a"] = Readings({}, gpus, None)
+    scene.read["a"] = ReplicaScrape({}, gpus, None)
     scene.count(20, 30)
     assert scene.window.gpu == 0.6  # the busiest is what a machine has room on
 
@@ -220,8 +220,8 @@ def test_a_replica_that_leaves_while_it_is_asked_is_passed_over() -> None:
         scene.fleet.remove(one.name)
         return some(1)
 
-    scene.observer = Observer(scene.fleet, scene, clock=scene.clock)
+    scene.observer = BatchingObserver(scene.fleet, scene, clock=scene.clock)
     scene.counters = leaves  # type: ignore[method-assign]
     asyncio.run(scene.observer.observe())
     scene.look()
-    assert repr(scene.observer) == "<Observer replicas=0 rounds=0>"
+    assert repr(scene.observer) == "<BatchingObserver replicas=0 rounds=0>"

@@ -6,9 +6,9 @@ import pytest
 from control.batching.changing_scene import ADA, CONFIG, Scene
 from control.versions_scene import version
 
-from serve.control.batching.reconfiguration import Outcome, Wish
+from serve.control.batching.reconfiguration import ChangeOutcome, ChangeRequest
 from serve.control.revision import CONFIGURATION
-from serve.control.storage.store import Change
+from serve.control.storage.store import StoreEdit
 
 GROUP = "0" * 64
 
@@ -26,8 +26,8 @@ def anew(folder: Path, old: Scene) -> Scene:
     return Scene(folder, tritons=old.tritons)
 
 
-def written(scene: Scene, fields: dict[str, object], **more: object) -> Change:
-    return Change(CONFIGURATION, "m", {"fields": fields, "group": GROUP, **more}, "eve")
+def written(scene: Scene, fields: dict[str, object], **more: object) -> StoreEdit:
+    return StoreEdit(CONFIGURATION, "m", {"fields": fields, "group": GROUP, **more}, "eve")
 
 
 async def settled(scene: Scene) -> None:
@@ -59,7 +59,7 @@ def test_a_change_whose_watch_is_not_over_is_watched_on_and_taken_back(tmp_path:
     )
     scene.gateway.failed = 50.0
 
-    async def outcome() -> Outcome | None:
+    async def outcome() -> ChangeOutcome | None:
         change = None
         while change is None:
             change = (await scene.configuring.show("m", 1)).change
@@ -67,7 +67,7 @@ def test_a_change_whose_watch_is_not_over_is_watched_on_and_taken_back(tmp_path:
         await change.ended.wait()
         return change.outcome
 
-    assert scene.play(outcome) == [Outcome.TAKEN_BACK]
+    assert scene.play(outcome) == [ChangeOutcome.TAKEN_BACK]
     assert scene.sizes == {"a": [8, 16, 32, 16], "b": [8, 16, 32, 16]}
 
 
@@ -85,5 +85,7 @@ def test_a_replica_that_comes_back_with_what_is_on_its_disk_is_asked_again(tmp_p
             await scene.looked()
         await settled(scene)
 
-    scene.play(lambda: scene.configuring.set("m", 1, Wish({"max_batch_size": 16}, ADA)), away)
+    scene.play(
+        lambda: scene.configuring.set("m", 1, ChangeRequest({"max_batch_size": 16}, ADA)), away
+    )
     assert scene.sizes == {"a": [8, 16, 16], "b": [8, 16]}

@@ -5,11 +5,11 @@ import asyncio
 from builders import Clock, replica
 
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observer import AT_ONCE, KEPT, LARGE, Counted, Observer
+from serve.control.batching.observer import AT_ONCE, KEPT, LARGE, BatchingObserver, Counted
 from serve.control.batching.rounds import Rounds
 from serve.control.fleet import Fleet
 from serve.core.replicas import Replica
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 
 class Scene:
@@ -23,7 +23,7 @@ class Scene:
         fleet = Fleet(tuple(replica(name) for name in names), clock=self.clock)
         for name in names:
             fleet.saw(name, {})
-        self.observer = Observer(fleet, self, clock=self.clock)
+        self.observer = BatchingObserver(fleet, self, clock=self.clock)
         self.rounds = Rounds(self.observer, Latencies(KEPT), self, clock=self.clock)
 
     async def counters(self, replica: Replica) -> Counted:
@@ -34,7 +34,7 @@ class Scene:
         self.now -= 1
         return {}
 
-    async def readings(self, replica: Replica) -> Readings | None:
+    async def readings(self, replica: Replica) -> ReplicaScrape | None:
         return None
 
     async def metrics(self) -> str:

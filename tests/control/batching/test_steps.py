@@ -9,11 +9,11 @@ from serve.control.batching.steps import (
     BLS_LIMIT,
     BLS_UNNAMED,
     ENSEMBLE_LIMIT,
-    Known,
-    Parts,
+    CalledModel,
+    EnsembleSteps,
     parts_of,
 )
-from serve.control.batching.windows import Window
+from serve.control.batching.windows import CountWindow
 from serve.triton.config import Configuration, parse
 from serve.triton.model_counters import Counters
 
@@ -29,30 +29,30 @@ def ensemble(*steps: str) -> Configuration:
     return parse(f'platform: "ensemble" ensemble_scheduling {{ {" ".join(texts)} }}')
 
 
-def window(sizes: Sizes, queue: float = 0.0) -> Window:
-    return Window(counted(sizes, queue=queue), {"a": 100.0})
+def window(sizes: Sizes, queue: float = 0.0) -> CountWindow:
+    return CountWindow(counted(sizes, queue=queue), {"a": 100.0})
 
 
-def of_calls(calls: int, milliseconds: float) -> Window:
+def of_calls(calls: int, milliseconds: float) -> CountWindow:
     """An ensemble, which executes nothing itself."""
-    return Window(Counters(calls=calls, whole=int(calls * milliseconds * 1e6)), {"a": 100.0})
+    return CountWindow(Counters(calls=calls, whole=int(calls * milliseconds * 1e6)), {"a": 100.0})
 
 
 def told(
     configuration: Configuration,
-    whole: Window,
+    whole: CountWindow,
     known: Mapping[str, Configuration],
-    windows: Mapping[str, Window],
-) -> Parts:
+    windows: Mapping[str, CountWindow],
+) -> EnsembleSteps:
     """With models by their name in Triton, each of which has version 3."""
 
-    def find(name: str, version: int) -> Known | None:
+    def find(name: str, version: int) -> CalledModel | None:
         if name not in known:
             return None
         assert version in (3, -1)
-        return Known(name, 3, f"{name.partition('--')[0]}@3", known[name])
+        return CalledModel(name, 3, f"{name.partition('--')[0]}@3", known[name])
 
-    found = parts_of(configuration, whole, find, lambda name, _: windows.get(name, Window()))
+    found = parts_of(configuration, whole, find, lambda name, _: windows.get(name, CountWindow()))
     assert found is not None
     return found
 
@@ -144,4 +144,7 @@ def test_a_model_that_names_what_its_code_calls_is_told_with_them() -> None:
 def test_a_model_of_the_python_backend_that_names_none_is_told_how_and_others_have_none() -> None:
     found = told(parse('backend: "python"'), window({1: (10, 20)}), {}, {})
     assert (found.steps, found.limit) == ((), BLS_UNNAMED)
-    assert parts_of(PLAIN, Window(), lambda name, version: None, lambda *slot: Window()) is None
+    assert (
+        parts_of(PLAIN, CountWindow(), lambda name, version: None, lambda *slot: CountWindow())
+        is None
+    )

@@ -4,12 +4,12 @@ from math import inf
 
 import pytest
 
-from serve.control.batching.regressions import Window, judged, window
+from serve.control.batching.regressions import CallWindow, judged, window
 from serve.control.live.gateway_metrics import GatewayReading
 from serve.core.objectives import Objective
 
 P99 = Objective.parse("p99<50ms")
-GOOD = Window(calls=1000, slow=5, errors=0)
+GOOD = CallWindow(calls=1000, slow=5, errors=0)
 
 
 def reading(calls: float, fast: float, errors: float = 0.0) -> GatewayReading:
@@ -22,7 +22,7 @@ def reading(calls: float, fast: float, errors: float = 0.0) -> GatewayReading:
 
 def test_a_window_holds_what_rose_between_two_readings() -> None:
     found = window("m", P99, reading(100, 90, 1), reading(300, 250, 4))
-    assert found == Window(calls=200, slow=40, errors=3)
+    assert found == CallWindow(calls=200, slow=40, errors=3)
 
 
 def test_within_a_bucket_calls_are_taken_to_lie_evenly() -> None:
@@ -31,7 +31,7 @@ def test_within_a_bucket_calls_are_taken_to_lie_evenly() -> None:
 
 
 def test_a_change_stays_while_the_objective_is_met() -> None:
-    verdict = judged(GOOD, Window(1000, 8, 0), P99, ended=True)
+    verdict = judged(GOOD, CallWindow(1000, 8, 0), P99, ended=True)
     assert (verdict.why, verdict.told) == (
         "",
         "p99<50ms is met: 8 of 1000 calls took longer",
@@ -42,22 +42,22 @@ def test_a_change_stays_while_the_objective_is_met() -> None:
 def test_the_clearer_the_objective_is_missed_the_sooner_it_is_known(
     slow: float, at_once: bool, at_the_end: bool
 ) -> None:
-    after = Window(1000, slow, 0)
+    after = CallWindow(1000, slow, 0)
     assert bool(judged(GOOD, after, P99).why) == at_once
     assert bool(judged(GOOD, after, P99, ended=True).why) == at_the_end
 
 
 def test_an_objective_that_was_missed_before_says_nothing_of_a_change() -> None:
-    verdict = judged(Window(1000, 100, 0), Window(1000, 900, 0), P99, ended=True)
+    verdict = judged(CallWindow(1000, 100, 0), CallWindow(1000, 900, 0), P99, ended=True)
     assert (verdict.why, verdict.told) == ("", "p99<50ms was not met before the change either")
 
 
 @pytest.mark.parametrize(("before", "after"), [(49, 1000), (1000, 49), (0, 0)])
 def test_few_calls_are_no_reason_for_anything(before: float, after: float) -> None:
-    verdict = judged(Window(before), Window(after, after, after), P99, ended=True)
+    verdict = judged(CallWindow(before), CallWindow(after, after, after), P99, ended=True)
     assert not verdict.why and "too few calls" in verdict.told
 
 
 def test_errors_that_were_not_there_before_take_a_change_back_without_an_objective() -> None:
-    assert "20 of 1000 calls failed" in judged(GOOD, Window(1000, 0, 20), None).why
-    assert not judged(Window(1000, 0, 18), Window(1000, 0, 20), None).why
+    assert "20 of 1000 calls failed" in judged(GOOD, CallWindow(1000, 0, 20), None).why
+    assert not judged(CallWindow(1000, 0, 18), CallWindow(1000, 0, 20), None).why

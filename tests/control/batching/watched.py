@@ -7,19 +7,19 @@ from typing import Any
 from builders import Clock, ControlPlane, replica, write_model
 from control.batching.situations import Sizes, counted
 
-from serve.control.batching.hints import Hints
+from serve.control.batching.hints import BatchingHints
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observer import Counted, Observer
+from serve.control.batching.observer import BatchingObserver, Counted
 from serve.control.batching.overview import Overview, Overviews
 from serve.control.batching.rounds import Rounds
 from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.revision import CONFIGURATION
-from serve.control.storage.store import Change
+from serve.control.storage.store import StoreEdit
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
 from serve.triton.config import Configuration
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 OFF = 'backend: "onnxruntime"\nmax_batch_size: 8\nversion_policy { all { } }\n'
 CONFIG = OFF + "dynamic_batching { }\n"
@@ -35,8 +35,8 @@ class Scene:
         self.configurations: dict[str, Configuration] = {}
         self.asked: list[tuple[str, str]] = []
         self.metrics_text = "# nothing\n"
-        self.observer = Observer(plane.fleet, self, clock=self.clock)
-        self.hints = Hints(wall=plane.wall)
+        self.observer = BatchingObserver(plane.fleet, self, clock=self.clock)
+        self.hints = BatchingHints(wall=plane.wall)
         latencies = Latencies(300.0)
         self.rounds = Rounds(self.observer, latencies, self, clock=self.clock, sleep=self.slept)
         self.overviews = Overviews(
@@ -50,7 +50,7 @@ class Scene:
     async def counters(self, replica: Replica) -> Counted:
         return self.told[replica.name]
 
-    async def readings(self, replica: Replica) -> Readings | None:
+    async def readings(self, replica: Replica) -> ReplicaScrape | None:
         return None
 
     async def metrics(self) -> str:
@@ -106,7 +106,7 @@ def decide(plane: ControlPlane, name: str, body: dict[str, Any]) -> None:
     """Somebody changes the configuration under a name in Triton."""
 
     async def write() -> None:
-        await plane.store.apply_all([Change(CONFIGURATION, name, body, "ada")])
+        await plane.store.apply_all([StoreEdit(CONFIGURATION, name, body, "ada")])
         await plane.reload()
         await plane.publisher.refresh()
 

@@ -25,15 +25,15 @@ from typing import Any
 from control.publishing import ADA, Failing, Scene, files
 
 from serve.control.conversions.conversions import Conversions
-from serve.control.conversions.job import Asked, Job, JobState
+from serve.control.conversions.job import ConversionOrder, Job, JobState
 from serve.control.conversions.jobs import Jobs
 from serve.control.conversions.workshop import Workshop
-from serve.control.uploads.upload import Kind, Upload
+from serve.control.uploads.upload import Upload, UploadKind
 from serve.conversion.events import OnEvent, event_of, failure_of
 from serve.conversion.faults import failed
-from serve.conversion.report import FILE, Report, Stage, Step, StepResult
-from serve.conversion.request import Request
-from serve.core.versions import File
+from serve.conversion.report import FILE, ConversionReport, ConversionStage, GateStep, StepResult
+from serve.conversion.request import ConversionRequest
+from serve.core.versions import VersionFile
 from serve.processes import Child, Program, spawn
 
 GOOD = b"stage import\nstage convert\n"
@@ -62,10 +62,12 @@ class ScriptedConverter:
 
     def __init__(self) -> None:
         self.children: list[Child] = []
-        self.asked: list[tuple[Request, list[str]]] = []
+        self.asked: list[tuple[ConversionRequest, list[str]]] = []
         self.model = b"a converted model"
 
-    async def convert(self, request: Request, base: Path, work: Path, on_event: OnEvent) -> Report:
+    async def convert(
+        self, request: ConversionRequest, base: Path, work: Path, on_event: OnEvent
+    ) -> ConversionReport:
         self.asked.append((request, _tree(base)))
         if (base / request.source).read_bytes() == b"bug":
             raise RuntimeError("nobody has thought of this")
@@ -97,7 +99,7 @@ class ScriptedConverter:
             raise failure_of(last)
         return report(request)
 
-    def write(self, work: Path, report: Report, *, name: str, out: Path) -> Path:
+    def write(self, work: Path, report: ConversionReport, *, name: str, out: Path) -> Path:
         for path, data in files(self.model).items():
             target = out / name / path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,20 +108,20 @@ class ScriptedConverter:
         (out / name / FILE).write_text(json.dumps(page))
         return out / name
 
-    def render(self, report: Report) -> str:
+    def render(self, report: ConversionReport) -> str:
         return f"<p>{report.request.source}</p>"
 
 
-def report(request: Request, *, passed: bool = True) -> Report:
-    step = StepResult(Step.NUMBERS, passed, "as it is", "" if passed else "numbers_differ")
+def report(request: ConversionRequest, *, passed: bool = True) -> ConversionReport:
+    step = StepResult(GateStep.NUMBERS, passed, "as it is", "" if passed else "numbers_differ")
     versions = {"tensorflow": "2.21.0", "tf2onnx": "1.17.0"}
-    return Report(
+    return ConversionReport(
         request,
         {"kind": "onnx"},
         {},
         True,
         (step,),
-        (Stage("convert", 1.0),),
+        (ConversionStage("convert", 1.0),),
         1 << 20,
         versions,
         "servegate convert onnx",
@@ -173,19 +175,21 @@ class Jobbing:
         await asyncio.sleep(0)
 
     async def upload(
-        self, script: bytes = GOOD, *, kind: Kind = Kind.SOURCE, **beside: bytes
+        self, script: bytes = GOOD, *, kind: UploadKind = UploadKind.SOURCE, **beside: bytes
     ) -> Upload:
         """A source that is whole: a scripted `model.onnx`, and what is beside it."""
         listed = []
         for path, data in {"model.onnx": script, **beside}.items():
             size, sha256 = await self.scene.storage.add_bytes(data)
-            listed.append(File(path, size, sha256))
+            listed.append(VersionFile(path, size, sha256))
         return await self.scene.uploads.begin("m", listed, "ada", kind)
 
     async def ask(self, script: bytes = GOOD, **asked: Any) -> Job:
         """Upload and ask for a conversion; nothing is worked off yet."""
         upload = await self.upload(script)
-        return await self.conversions.begin(Asked(upload.id, "m", Request(""), **asked), ADA)
+        return await self.conversions.begin(
+            ConversionOrder(upload.id, "m", ConversionRequest(""), **asked), ADA
+        )
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[None]:

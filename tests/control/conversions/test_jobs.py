@@ -14,13 +14,13 @@ from control.publishing import ADA, files
 from loops import in_loop
 
 from serve.control.conversions.conversions import MOST_WAITING
-from serve.control.conversions.job import Asked, JobState, needed_blobs, needed_uploads
+from serve.control.conversions.job import ConversionOrder, JobState, needed_blobs, needed_uploads
 from serve.control.conversions.jobs import KEPT
 from serve.control.models import By
 from serve.control.publication.garbage import Heap
-from serve.control.publication.publications import Ask
-from serve.control.uploads.upload import Kind
-from serve.conversion.request import Request
+from serve.control.publication.publications import PublicationRequest
+from serve.control.uploads.upload import UploadKind
+from serve.conversion.request import ConversionRequest
 from serve.core.errors import (
     Conflict,
     Invalid,
@@ -32,7 +32,7 @@ from serve.core.errors import (
     UnknownConversion,
     UnknownUpload,
 )
-from serve.core.versions import State
+from serve.core.versions import VersionState
 
 BOB = By("bob", "it is no use")
 
@@ -63,7 +63,7 @@ async def test_a_source_becomes_a_published_version_with_its_origin_and_is_gone_
     done = await one.converted(labels=("new",))
     assert (done.state, done.version, dict(done.fault)) == (JobState.DONE, 1, {})
     version = one.scene.version("m", 1)
-    assert (version.state, version.labels) == (State.PUBLISHED, ("new",))
+    assert (version.state, version.labels) == (VersionState.PUBLISHED, ("new",))
     assert version.provenance.author == "ada"
     assert version.provenance.source == f"onnx model.onnx, converted by job {done.id}"
     assert version.provenance.tools == {"tensorflow": "2.21.0", "tf2onnx": "1.17.0"}
@@ -92,7 +92,7 @@ async def test_a_job_tells_its_states_and_stages_and_no_folder_of_this_machine(
 @in_scene
 async def test_samples_are_laid_out_as_they_were_uploaded(one: Jobbing) -> None:
     upload = await one.upload(GOOD, **{"data/s.npz": b"samples"})
-    asked = Asked(upload.id, "m", Request("", samples="data/s.npz", seed=7))
+    asked = ConversionOrder(upload.id, "m", ConversionRequest("", samples="data/s.npz", seed=7))
     async with one.working():
         await one.until(await one.conversions.begin(asked, ADA))
     [(request, tree)] = one.converter.asked
@@ -211,7 +211,7 @@ async def test_without_slots_nothing_may_be_asked_for(tmp_path: Path) -> None:
 @in_scene
 async def test_a_crowd_gets_no_more_places_than_the_queue_has(one: Jobbing) -> None:
     upload = await one.upload()
-    asked = Asked(upload.id, "m", Request(""))
+    asked = ConversionOrder(upload.id, "m", ConversionRequest(""))
     crowd = [one.conversions.begin(asked, ADA) for _ in range(MOST_WAITING + 8)]
     answers = await asyncio.gather(*crowd, return_exceptions=True)
     assert sum(isinstance(answer, Unavailable) for answer in answers) == 8
@@ -277,17 +277,17 @@ async def test_a_job_whose_upload_is_gone_cannot_be_asked_for_again(one: Jobbing
 
 @in_scene
 async def test_a_version_that_was_uploaded_is_no_source(one: Jobbing) -> None:
-    upload = await one.upload(kind=Kind.VERSION, **{"1/model.onnx": b"x"})
+    upload = await one.upload(kind=UploadKind.VERSION, **{"1/model.onnx": b"x"})
     with pytest.raises(Invalid, match="is not a source"):
-        await one.conversions.begin(Asked(upload.id, "m", Request("")), ADA)
+        await one.conversions.begin(ConversionOrder(upload.id, "m", ConversionRequest("")), ADA)
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        {"model": "../m", "request": Request("")},
-        {"model": "m", "request": Request(""), "labels": ("1",)},
-        {"model": "m", "request": Request("", samples="s.npz")},
+        {"model": "../m", "request": ConversionRequest("")},
+        {"model": "m", "request": ConversionRequest(""), "labels": ("1",)},
+        {"model": "m", "request": ConversionRequest("", samples="s.npz")},
     ],
     ids=["a name that cannot be", "a label that cannot be", "samples that are not there"],
 )
@@ -297,7 +297,7 @@ async def test_what_cannot_become_a_version_is_not_begun(
 ) -> None:
     upload = await one.upload()
     with pytest.raises(Invalid):
-        await one.conversions.begin(Asked(upload.id, **asked), ADA)
+        await one.conversions.begin(ConversionOrder(upload.id, **asked), ADA)
     assert one.jobs.all() == ()
 
 
@@ -337,7 +337,7 @@ async def test_a_job_goes_on_with_the_version_that_it_had_made_before_a_crash(
     job = await first.ask()
     assert await first.jobs.move(job, JobState.RUNNING, ADA, starts=1) is not None
     # the version is committed, and the record does not say so yet
-    await first.scene.push("m", files(), Ask(tags={"conversion": job.id}))
+    await first.scene.push("m", files(), PublicationRequest(tags={"conversion": job.id}))
     async with restarted(tmp_path) as one:
         job = await one.until(one.jobs.all()[0])
     assert (job.state, job.version, one.converter.asked) == (JobState.DONE, 1, [])
@@ -379,7 +379,9 @@ async def test_only_the_newest_jobs_are_remembered(one: Jobbing) -> None:
     upload = await one.upload()
     for _ in range(KEPT + 3):
         one.scene.wall.now += 1
-        job = await one.conversions.begin(Asked(upload.id, "m", Request("")), ADA)
+        job = await one.conversions.begin(
+            ConversionOrder(upload.id, "m", ConversionRequest("")), ADA
+        )
         await one.conversions.cancel(job.id, ADA)
     kept = one.jobs.all()
     assert (len(kept), kept[-1].id) == (KEPT, job.id)

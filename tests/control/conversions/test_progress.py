@@ -6,11 +6,11 @@ import json
 from builders import Clock
 from loops import in_loop
 
-from serve.control.conversions.progress import MOST, Progress
+from serve.control.conversions.progress import MOST, ConversionProgress
 
 
-def told(*events: dict[str, object]) -> Progress:
-    progress = Progress(Clock(5.0))
+def told(*events: dict[str, object]) -> ConversionProgress:
+    progress = ConversionProgress(Clock(5.0))
     for event in events:
         progress.tell(event)
     return progress

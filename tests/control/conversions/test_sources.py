@@ -2,17 +2,17 @@
 
 import pytest
 
-from serve.control.conversions.sources import Source
-from serve.conversion.request import Request
+from serve.control.conversions.sources import ConversionSource
+from serve.conversion.request import ConversionRequest
 from serve.core.errors import Invalid
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 
 SAVED = ("saved_model.pb", "variables/variables.index", "assets/words.txt", "fingerprint.pb")
 
 
-def found(*paths: str, samples: str = "", labelled: str = "") -> Source:
-    listed = [File(path, 1, "a" * 64) for path in paths]
-    return Source.of(listed, Request("", samples=samples, labelled=labelled))
+def found(*paths: str, samples: str = "", labelled: str = "") -> ConversionSource:
+    listed = [VersionFile(path, 1, "a" * 64) for path in paths]
+    return ConversionSource.of(listed, ConversionRequest("", samples=samples, labelled=labelled))
 
 
 @pytest.mark.parametrize("path", ["m.keras", "m.h5", "m.HDF5", "m.onnx", "a/b/m.onnx"])

@@ -16,7 +16,7 @@ from serve.control.evaluation import datasets as module
 from serve.control.evaluation.datasets import KEPT, Datasets
 from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid, NotFound
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 
 
 class InBucket(FolderObjects):
@@ -47,7 +47,7 @@ def made(tmp_path):
 def picture(value=7, size=(8, 8), mode="L"):
     file = io.BytesIO()
     Image.new(mode, size, value).save(file, "PNG")
-    return Given(Form.IMAGE, file.getvalue(), "seven.png")
+    return GivenInput(InputForm.IMAGE, file.getvalue(), "seven.png")
 
 
 async def add(made, name="three", rows=None, author="ann"):
@@ -121,17 +121,17 @@ async def test_a_file_of_several_inputs_is_a_row_by_input(made):
 @in_loop
 async def test_a_file_is_a_row_in_its_form_unless_that_is_unknown(made):
     for data, name, form in (
-        (b"[1, 2]", "x.json", Form.JSON),
-        (b"1,2\n", "x.csv", Form.CSV),
-        (b"hello", "x.txt", Form.TEXT),
-        (npy([1, 2]).data, "x.npy", Form.NPY),
+        (b"[1, 2]", "x.json", InputForm.JSON),
+        (b"1,2\n", "x.csv", InputForm.CSV),
+        (b"hello", "x.txt", InputForm.TEXT),
+        (npy([1, 2]).data, "x.npy", InputForm.NPY),
     ):
         await made.add_row(name, data, name, "7", "bob")
-        assert (await made.view(name)).cells(0)[""] == Given(form, data, name)
+        assert (await made.view(name)).cells(0)[""] == GivenInput(form, data, name)
     with pytest.raises(Invalid, match="is not a readable picture"):
         await made.add_row("new", b"hello", "hello", "7", "bob")
     with pytest.raises(Invalid, match="random"):
-        await made.add_row("new", {"x": Given(Form.RANDOM)}, "", "7", "bob")
+        await made.add_row("new", {"x": GivenInput(InputForm.RANDOM)}, "", "7", "bob")
 
 
 @in_loop
@@ -194,13 +194,13 @@ async def test_what_has_the_shape_of_a_picture_is_shown_as_one(made):
         (npy(np.eye(8)), (8, 8)),
         (npy(np.zeros((6, 9, 1))), (9, 6)),
         (npy(np.zeros((3, 6, 9)), np.uint8), (9, 6)),
-        (Given(Form.JSON, b"[[0, 1], [1, 0]]"), (2, 2)),
+        (GivenInput(InputForm.JSON, b"[[0, 1], [1, 0]]"), (2, 2)),
     )
     for place, (given, size) in enumerate(shown):
         await add(made, f"{place}", [Fresh("1", {"": given})])
         with Image.open(io.BytesIO(await made.picture(f"{place}", 0))) as image:
             assert (image.format, image.size) == ("PNG", size), place
-    for given in (npy([1, 2]), Given(Form.TEXT, b"hello"), npy(np.zeros((1, 9)))):
+    for given in (npy([1, 2]), GivenInput(InputForm.TEXT, b"hello"), npy(np.zeros((1, 9)))):
         await add(made, "texts", [Fresh("1", {"": given})])
         with pytest.raises(NotFound, match="is not a picture"):
             await made.picture("texts", 0)
@@ -212,7 +212,7 @@ async def test_a_picture_brings_nothing_of_its_file_along(made):
     told.add_text("comment", "<script>alert(1)</script>")
     Image.new("L", (8, 8)).save(file, "PNG", pnginfo=told)
     assert b"script" in file.getvalue()
-    await add(made, "pictures", [Fresh("1", {"": Given(Form.IMAGE, file.getvalue())})])
+    await add(made, "pictures", [Fresh("1", {"": GivenInput(InputForm.IMAGE, file.getvalue())})])
     assert b"script" not in await made.picture("pictures", 0)
 
 

@@ -7,7 +7,7 @@ from evaluating_scene import ROWS, Scene, Scripted, evaluating, three
 from loops import in_loop
 
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.evaluation.evaluation import Request, State, spread
+from serve.control.evaluation.evaluation import EvaluationRequest, EvaluationState, spread
 from serve.control.evaluation.records import Keeping
 from serve.control.evaluation.results import Bucket
 from serve.core.errors import Conflict, Invalid, NotFound, Unavailable, UnknownLabel
@@ -32,7 +32,12 @@ async def test_two_versions_are_evaluated_on_the_same_rows(tmp_path):
         report = await scene.evaluations.report(ended.id)
         _, results = await scene.evaluations.results(ended.id)
     wrong = [n for n in range(ROWS) if n % 7 == 0 and n % 3]
-    assert (ended.state, ended.done, ended.total, ended.failed) == (State.DONE, ROWS, ROWS, 0)
+    assert (ended.state, ended.done, ended.total, ended.failed) == (
+        EvaluationState.DONE,
+        ROWS,
+        ROWS,
+        0,
+    )
     assert report["buckets"] == {"both-right": ROWS - len(wrong), "only-a": len(wrong)}
     assert [one.row for one in results if one.bucket(ended.kind) is Bucket.ONLY_A] == wrong
     assert report["a"]["accuracy"]["value"] == 1.0
@@ -70,7 +75,7 @@ async def test_rows_go_together_in_batches_and_a_bad_one_fails_alone(tmp_path):
         scene.gateway.broken = {10}
         ended = await scene.evaluate(a="1", b="2", batch=8, concurrency=1)
         _, results = await scene.evaluations.results(ended.id)
-    assert (ended.state, ended.done, ended.failed) == (State.DONE, ROWS, 1)
+    assert (ended.state, ended.done, ended.failed) == (EvaluationState.DONE, ROWS, 1)
     assert [one.row for one in results if one.has_failed] == [10]
     assert "this row breaks the model" in results[10].b.error
     assert results[10].a.predicted == "1"
@@ -83,7 +88,7 @@ async def test_more_rows_in_a_call_than_the_version_takes_are_refused(tmp_path):
     async with evaluating(tmp_path) as scene:
         with pytest.raises(Invalid, match="accepts at most 16 rows per call"):
             await scene.evaluate(a="1", batch=17)
-        assert (await scene.evaluate(a="1", batch=16)).state is State.DONE
+        assert (await scene.evaluate(a="1", batch=16)).state is EvaluationState.DONE
 
 
 @in_loop
@@ -97,7 +102,7 @@ async def test_rows_that_failed_are_asked_again_on_resume(tmp_path):
         with pytest.raises(Conflict, match="every row has a result"):
             await scene.evaluations.resume(first.id)
     assert (first.failed, first.passed) == (2, False)
-    assert (last.state, last.failed, last.passed) == (State.DONE, 0, True)
+    assert (last.state, last.failed, last.passed) == (EvaluationState.DONE, 0, True)
     assert len(scene.gateway.calls) == 2 * 2 + 2
 
 
@@ -105,7 +110,7 @@ async def held(scene):
     """An evaluation that has begun and whose calls are held back."""
     scene.gateway.gate.clear()
     scene.gateway.hold_after = 40
-    begun = await scene.evaluations.begin(Request("m", "three", "1", "2"), "ann")
+    begun = await scene.evaluations.begin(EvaluationRequest("m", "three", "1", "2"), "ann")
     await scene.gateway.reached.wait()
     return begun
 
@@ -122,7 +127,7 @@ async def test_a_cancelled_evaluation_goes_on_to_the_same_numbers(tmp_path):
         assert 0 < stopped.done < ROWS
         before = len(gateway.calls)
         await scene.evaluations.resume(begun.id)
-        assert (await scene.ended(begun.id)).state is State.DONE
+        assert (await scene.ended(begun.id)).state is EvaluationState.DONE
         assert len(gateway.calls) - before == 2 * (ROWS - stopped.done) + 2
         whole = await scene.evaluate(a="1", b="2")
         assert await numbers(scene, begun.id) == await numbers(scene, whole.id)
@@ -135,20 +140,20 @@ async def test_a_stopped_control_plane_leaves_it_interrupted_with_its_rows(tmp_p
     keeping = Keeping(FolderObjects(tmp_path / "storage"))
     (one,) = await keeping.all()
     results, _ = await keeping.results(one.id)
-    assert one.state is State.INTERRUPTED
+    assert one.state is EvaluationState.INTERRUPTED
     assert 0 < len(results) == one.done < ROWS
 
 
 @in_loop
 async def test_what_ran_when_the_process_was_killed_is_interrupted(tmp_path):
     killed = await Scene(tmp_path).begin()
-    begun = await killed.evaluations.begin(Request("m", "three", "1"), "ann")
-    await Keeping(killed.objects).write(begun.changed(state=State.RUNNING))
+    begun = await killed.evaluations.begin(EvaluationRequest("m", "three", "1"), "ann")
+    await Keeping(killed.objects).write(begun.changed(state=EvaluationState.RUNNING))
     killed.start()
     async with killed.working() as scene:
-        assert (await scene.evaluations.get(begun.id)).state is State.INTERRUPTED
+        assert (await scene.evaluations.get(begun.id)).state is EvaluationState.INTERRUPTED
         await scene.evaluations.resume(begun.id)
-        assert (await scene.ended(begun.id)).state is State.DONE
+        assert (await scene.ended(begun.id)).state is EvaluationState.DONE
 
 
 @in_loop
@@ -156,8 +161,8 @@ async def test_one_runs_and_others_wait(tmp_path):
     async with evaluating(tmp_path) as scene:
         scene.gateway.gate.clear()
         scene.gateway.hold_after = 1
-        first = await scene.evaluations.begin(Request("m", "three", "1"), "ann")
-        second = await scene.evaluations.begin(Request("m", "three", "2"), "ann")
+        first = await scene.evaluations.begin(EvaluationRequest("m", "three", "1"), "ann")
+        second = await scene.evaluations.begin(EvaluationRequest("m", "three", "2"), "ann")
         await scene.gateway.reached.wait()
         states = [one.state for one in await scene.evaluations.all()]
         with pytest.raises(Conflict, match="its state is 'running'"):
@@ -165,9 +170,9 @@ async def test_one_runs_and_others_wait(tmp_path):
         cancelled = await scene.evaluations.cancel(second.id)
         scene.gateway.gate.set()
         first = await scene.ended(first.id)
-    assert states == [State.RUNNING, State.QUEUED]
-    assert (cancelled.state, cancelled.done) == (State.CANCELLED, 0)
-    assert first.state is State.DONE
+    assert states == [EvaluationState.RUNNING, EvaluationState.QUEUED]
+    assert (cancelled.state, cancelled.done) == (EvaluationState.CANCELLED, 0)
+    assert first.state is EvaluationState.DONE
 
 
 @in_loop
@@ -175,15 +180,15 @@ async def test_a_gateway_that_answers_nothing_ends_it(tmp_path):
     async with evaluating(tmp_path) as scene:
         await scene.datasets.add("many", three(300), source="test", author="ann")
         scene.gateway.error = Unavailable("nobody is there")
-        begun = await scene.evaluations.begin(Request("m", "many", "1"), "ann")
+        begun = await scene.evaluations.begin(EvaluationRequest("m", "many", "1"), "ann")
         ended = await scene.ended(begun.id)
         assert len(scene.gateway.calls) < 120
         scene.gateway.error = None
         await scene.evaluations.resume(begun.id)
         failed, resumed = ended, await scene.ended(begun.id)
-    assert failed.state is State.FAILED
+    assert failed.state is EvaluationState.FAILED
     assert "nobody is there" in failed.why
-    assert (resumed.state, resumed.failed, resumed.why) == (State.DONE, 0, "")
+    assert (resumed.state, resumed.failed, resumed.why) == (EvaluationState.DONE, 0, "")
 
 
 @in_loop
@@ -214,10 +219,10 @@ async def test_what_cannot_be_evaluated_is_refused_at_once(tmp_path):
             ({"a": "1", "revision": 7}, NotFound, "revision 7"),
         ):
             with pytest.raises(error, match=word):
-                await scene.evaluations.begin(Request("m", "three", **asked), "ann")
+                await scene.evaluations.begin(EvaluationRequest("m", "three", **asked), "ann")
         scene.gateway.outputs = {"scores": TensorSpec("scores", "FP32", (-1, 2))}
         with pytest.raises(Invalid, match="the label '2' is not a class"):
-            await scene.evaluations.begin(Request("m", "three", "1"), "ann")
+            await scene.evaluations.begin(EvaluationRequest("m", "three", "1"), "ann")
         assert await scene.evaluations.all() == ()
 
 
@@ -245,5 +250,5 @@ async def test_a_fault_of_ours_fails_the_one_and_not_the_others(tmp_path):
 
     async with evaluating(tmp_path, gateway=Broken()) as scene:
         failed, done = await scene.evaluate(a="1"), await scene.evaluate(a="1")
-    assert (failed.state, done.state) == (State.FAILED, State.DONE)
+    assert (failed.state, done.state) == (EvaluationState.FAILED, EvaluationState.DONE)
     assert "internal error" in failed.why

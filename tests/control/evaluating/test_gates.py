@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.control.evaluation.gates import Judged, judge, parse_gate, parse_gates
+from serve.control.evaluation.gates import JudgedGate, judge, parse_gate, parse_gates
 from serve.core.errors import Invalid
 
 
@@ -61,7 +61,7 @@ def test_gates_are_held_against_what_was_measured():
     gates = parse_gates(["accuracy(b)>=0.95", "agreement>0.95", "ece(a)<0.1"], two=True)
     found = judge(gates, {"accuracy(b)": 0.95, "agreement": 0.95, "ece(a)": None})
     assert found == (
-        Judged("accuracy(b)>=0.95", 0.95, True),
-        Judged("agreement>0.95", 0.95, False),
-        Judged("ece(a)<0.1", None, False),
+        JudgedGate("accuracy(b)>=0.95", 0.95, True),
+        JudgedGate("agreement>0.95", 0.95, False),
+        JudgedGate("ece(a)<0.1", None, False),
     )

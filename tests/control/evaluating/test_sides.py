@@ -8,11 +8,11 @@ import pytest
 from evaluating_scene import npy
 from PIL import Image
 
-from serve.control.evaluation.results import Kind
+from serve.control.evaluation.results import OutputKind
 from serve.control.evaluation.sides import side_of
-from serve.control.recorded import Recorded
+from serve.control.recorded import RecordedDocuments
 from serve.core.errors import Invalid
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 from serve.tensors.metadata import Metadata, TensorSpec
 
 GREY = {"inputs": {"x": {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}}}
@@ -27,12 +27,12 @@ def side(inputs=None, outputs=None, labels=("0", "1"), *, texts=(), output="", s
             for each in (inputs, outputs)
         )
     )
-    recorded = Recorded(steps or {}, {"y": texts} if texts else {})
+    recorded = RecordedDocuments(steps or {}, {"y": texts} if texts else {})
     return side_of("m", 1, metadata, recorded, output=output, labels=labels)
 
 
 def numbers(*values):
-    return Given(Form.JSON, json.dumps(values).encode(), "row 0")
+    return GivenInput(InputForm.JSON, json.dumps(values).encode(), "row 0")
 
 
 def test_flat_numbers_take_the_shape_of_the_input():
@@ -62,14 +62,16 @@ def test_a_column_of_another_name_is_the_only_input():
 def test_a_picture_goes_through_the_recorded_preprocessing():
     file = io.BytesIO()
     Image.new("L", (2, 2), 7).save(file, "PNG")
-    made = side(steps=GREY).tensors({"": Given(Form.IMAGE, file.getvalue())}, ())
+    made = side(steps=GREY).tensors({"": GivenInput(InputForm.IMAGE, file.getvalue())}, ())
     assert made.tensors["x"].tolist() == np.full((1, 2, 2, 1), 7.0).tolist()
     with pytest.raises(Invalid, match="preprocessing"):
-        side().tensors({"": Given(Form.IMAGE, file.getvalue())}, ())
+        side().tensors({"": GivenInput(InputForm.IMAGE, file.getvalue())}, ())
 
 
 def test_a_text_is_one_element_whatever_line_ends_it_has():
-    made = side({"words": ("BYTES", (-1, 1))}).tensors({"": Given(Form.TEXT, b"a\nb")}, ())
+    made = side({"words": ("BYTES", (-1, 1))}).tensors(
+        {"": GivenInput(InputForm.TEXT, b"a\nb")}, ()
+    )
     assert made.tensors["words"].tolist() == [[b"a\nb"]]
 
 
@@ -123,12 +125,12 @@ def test_labels_that_are_no_class_are_refused():
 @pytest.mark.parametrize(
     ("spec", "values", "kind", "predicted"),
     [
-        (("FP32", (-1, 1)), np.array([[2.5]], np.float32), Kind.NUMBERS, "2.5"),
-        (("INT64", (-1,)), np.array([7]), Kind.VALUES, "7"),
-        (("BOOL", (-1, 1)), np.array([[True]]), Kind.VALUES, "true"),
-        (("BYTES", (-1, 1)), np.array([[b"yes"]], object), Kind.VALUES, "yes"),
-        (("FP64", (3,)), np.array([0.0, 0.0, 1.0]), Kind.CLASSES, "2"),
-        (("FP32", (1, 3)), np.array([[0.0, 1.0, 0.0]]), Kind.CLASSES, "1"),
+        (("FP32", (-1, 1)), np.array([[2.5]], np.float32), OutputKind.NUMBERS, "2.5"),
+        (("INT64", (-1,)), np.array([7]), OutputKind.VALUES, "7"),
+        (("BOOL", (-1, 1)), np.array([[True]]), OutputKind.VALUES, "true"),
+        (("BYTES", (-1, 1)), np.array([[b"yes"]], object), OutputKind.VALUES, "yes"),
+        (("FP64", (3,)), np.array([0.0, 0.0, 1.0]), OutputKind.CLASSES, "2"),
+        (("FP32", (1, 3)), np.array([[0.0, 1.0, 0.0]]), OutputKind.CLASSES, "1"),
     ],
 )
 def test_what_an_output_says_is_its_kind(spec, values, kind, predicted):

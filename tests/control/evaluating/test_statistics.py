@@ -10,7 +10,14 @@ import pytest
 
 from serve.control.evaluation import statistics
 from serve.control.evaluation.intervals import Pairs, mcnemar, newcombe, wilson
-from serve.control.evaluation.results import Bucket, Kind, Result, Told, from_lines, to_lines
+from serve.control.evaluation.results import (
+    Bucket,
+    OutputKind,
+    RowResult,
+    SideOutput,
+    from_lines,
+    to_lines,
+)
 
 
 def results(seed=7, count=400, classes=6):
@@ -23,11 +30,13 @@ def results(seed=7, count=400, classes=6):
             right = rng.random() < skill
             predicted = label if right else int(rng.integers(classes + 1))
             confidence = float(rng.random())
-            sides.append(Told(str(predicted), confidence, confidence, float(rng.gamma(2.0) + 1)))
+            sides.append(
+                SideOutput(str(predicted), confidence, confidence, float(rng.gamma(2.0) + 1))
+            )
         if row % 50 == 3:
-            sides[row // 50 % 2] = Told(error="it broke")
+            sides[row // 50 % 2] = SideOutput(error="it broke")
         slices = MappingProxyType({"light": "day" if row % 3 else "night"})
-        made.append(Result(row, str(label), f"{row}.png", slices, *sides))
+        made.append(RowResult(row, str(label), f"{row}.png", slices, *sides))
     return made
 
 
@@ -42,7 +51,7 @@ def test_accuracy_f1_and_latency_are_those_of_scikit_learn_and_statsmodels(seed,
     truth = [one.label for one in good]
     told = [(one.a, one.b)[place] for one in good]
     predicted = [one.predicted for one in told]
-    side = statistics.side(rows, Kind.CLASSES, name)
+    side = statistics.side(rows, OutputKind.CLASSES, name)
     hits = sum(a == b for a, b in zip(truth, predicted, strict=True))
     low, high = proportion_confint(hits, len(good), alpha=0.05, method="wilson")
     assert side.accuracy.value == pytest.approx(accuracy_score(truth, predicted), abs=1e-12)
@@ -80,7 +89,7 @@ def test_two_versions_are_compared_as_statsmodels_does(seed):
     from statsmodels.stats.proportion import proportion_confint
 
     rows = results(seed)
-    both = statistics.compared(rows, Kind.CLASSES)
+    both = statistics.compared(rows, OutputKind.CLASSES)
     pairs = both.pairs
     table = [[pairs.both, pairs.only_a], [pairs.only_b, pairs.neither]]
     assert both.p == pytest.approx(their_mcnemar(table, exact=True).pvalue, rel=1e-9)
@@ -88,7 +97,7 @@ def test_two_versions_are_compared_as_statsmodels_does(seed):
     same = sum(one.a.predicted == one.b.predicted for one in good)
     low, high = proportion_confint(same, len(good), method="wilson")
     assert (both.agreement.low, both.agreement.high) == pytest.approx((low, high), abs=1e-9)
-    a, b = (statistics.side(rows, Kind.CLASSES, name).accuracy.value for name in "ab")
+    a, b = (statistics.side(rows, OutputKind.CLASSES, name).accuracy.value for name in "ab")
     assert both.drop.value == pytest.approx(a - b, abs=1e-12)
     assert both.drop.low < both.drop.value < both.drop.high
 
@@ -136,10 +145,10 @@ def test_errors_of_numbers_are_those_of_scikit_learn():
     rng = np.random.default_rng(3)
     truth, told = rng.normal(size=50), rng.normal(size=50)
     rows = [
-        Result(i, repr(float(t)), "", MappingProxyType({}), Told(repr(float(p))), None)
+        RowResult(i, repr(float(t)), "", MappingProxyType({}), SideOutput(repr(float(p))), None)
         for i, (t, p) in enumerate(zip(truth, told, strict=True))
     ]
-    side = statistics.side(rows, Kind.NUMBERS, "a")
+    side = statistics.side(rows, OutputKind.NUMBERS, "a")
     assert side.mae == pytest.approx(mean_absolute_error(truth, told))
     assert side.rmse == pytest.approx(root_mean_squared_error(truth, told))
     assert side.accuracy is None
@@ -149,22 +158,24 @@ def test_calibration_counts_how_far_confidence_and_accuracy_are_apart():
     bins = statistics.calibration([1.0, 1.0, 0.5, 0.52], [True, False, True, True])
     assert [one.rows for one in bins] == [2, 2]
     rows = [
-        Result(i, "1", "", MappingProxyType({}), Told("1" if right else "0", sure, sure), None)
+        RowResult(
+            i, "1", "", MappingProxyType({}), SideOutput("1" if right else "0", sure, sure), None
+        )
         for i, (sure, right) in enumerate([(1.0, 1), (1.0, 0), (0.5, 1), (0.52, 1)])
     ]
-    side = statistics.side(rows, Kind.CLASSES, "a")
+    side = statistics.side(rows, OutputKind.CLASSES, "a")
     assert side.ece == pytest.approx(0.5 * 0.5 + 0.5 * (1 - 0.51))
 
 
 def test_there_is_no_calibration_without_probabilities():
-    rows = [Result(0, "1", "", MappingProxyType({}), Told("1", 12.5, None), None)]
-    assert statistics.side(rows, Kind.CLASSES, "a").ece is None
+    rows = [RowResult(0, "1", "", MappingProxyType({}), SideOutput("1", 12.5, None), None)]
+    assert statistics.side(rows, OutputKind.CLASSES, "a").ece is None
 
 
 def test_no_rows_are_no_numbers():
-    side = statistics.side([], Kind.CLASSES, "a")
+    side = statistics.side([], OutputKind.CLASSES, "a")
     assert (side.accuracy, side.macro_f1, side.latency, side.ece) == (None, None, None, None)
-    assert statistics.compared([], Kind.CLASSES).p is None
+    assert statistics.compared([], OutputKind.CLASSES).p is None
 
 
 def test_classes_stand_in_the_order_of_their_numbers():
@@ -172,10 +183,10 @@ def test_classes_stand_in_the_order_of_their_numbers():
 
 
 def test_rows_fall_into_buckets():
-    def bucket(a, b, kind=Kind.CLASSES):
-        return Result(0, "1", "", MappingProxyType({}), a, b).bucket(kind)
+    def bucket(a, b, kind=OutputKind.CLASSES):
+        return RowResult(0, "1", "", MappingProxyType({}), a, b).bucket(kind)
 
-    right, wrong, failed = Told("1"), Told("2"), Told(error="it broke")
+    right, wrong, failed = SideOutput("1"), SideOutput("2"), SideOutput(error="it broke")
     assert bucket(right, right) is Bucket.BOTH_RIGHT
     assert bucket(right, wrong) is Bucket.ONLY_A
     assert bucket(wrong, right) is Bucket.ONLY_B
@@ -183,9 +194,12 @@ def test_rows_fall_into_buckets():
     assert bucket(right, failed) is Bucket.FAILED
     assert bucket(right, None) is Bucket.RIGHT
     assert bucket(wrong, None) is Bucket.WRONG
-    assert bucket(wrong, None, Kind.NUMBERS) is Bucket.ANSWERED
+    assert bucket(wrong, None, OutputKind.NUMBERS) is Bucket.ANSWERED
 
 
 def test_results_come_back_as_they_were_kept():
-    rows = [*results(count=60), Result(60, "\u2028é", "", MappingProxyType({}), Told("1"), None)]
+    rows = [
+        *results(count=60),
+        RowResult(60, "\u2028é", "", MappingProxyType({}), SideOutput("1"), None),
+    ]
     assert from_lines(to_lines(rows)) == rows

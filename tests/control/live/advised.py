@@ -4,12 +4,19 @@ from typing import Any
 
 from control.live.watched import Scene
 
-from serve.capacity.scaling.signals import Bounds, Code, Hint, ModelSignal, PoolSignal, Reason
-from serve.control.batching.hints import Hint as BatchingHint
+from serve.capacity.scaling.signals import (
+    Bounds,
+    Code,
+    ModelSignal,
+    PoolSignal,
+    Reason,
+    ReplicaHint,
+)
+from serve.control.batching.hints import BatchingHint as BatchingHint
 from serve.control.hint_samples import advised
 from serve.control.live.sources import Sources
-from serve.control.scaling.board import Board
-from serve.control.scaling.told import Told
+from serve.control.scaling.board import HintBoard
+from serve.control.scaling.told import PoolNumbers
 
 NOON = 1_700_000_000.0
 DEMAND = Reason(Code.DEMAND, "2.31 replicas would be busy all the time")
@@ -43,12 +50,12 @@ def told(
     models: tuple[ModelSignal, ...] | None = None,
     bounds: Bounds | None = None,
     **more: Any,
-) -> Told:
-    """One more replica is wanted than there are. `more`: `Told`'s, and the signal's utilization."""
+) -> PoolNumbers:
+    """One more replica is wanted than there are. `more`: of `PoolNumbers`, and utilization."""
     seen = (model(),) if models is None else models
     needs = tuple((one.name, demand / len(seen)) for one in seen if one.capacity)
-    return Told(
-        Hint(pool, desired, ready, starting, demand, reasons, confidence, needs=needs),
+    return PoolNumbers(
+        ReplicaHint(pool, desired, ready, starting, demand, reasons, confidence, needs=needs),
         PoolSignal(pool, 1000.0, ready, starting, seen, more.pop("utilization", None), 41.0),
         bounds or Bounds(),
         more.pop("at", NOON),
@@ -67,7 +74,7 @@ class Advised(Scene):
 
     def __init__(self) -> None:
         super().__init__()
-        self.board = Board()
+        self.board = HintBoard()
         self.batching: tuple[BatchingHint, ...] = ()
         self.sources = Sources(
             self.gateway,

@@ -10,7 +10,7 @@ from control.live.watched import Scene
 from loops import in_loop
 from ticking import Ticks
 
-from serve.control.live.sampler import KEPT, LINGER, MOST_VIEWERS, Live
+from serve.control.live.sampler import KEPT, LINGER, MOST_VIEWERS, LiveSampler
 from serve.core.errors import Unavailable
 
 
@@ -21,7 +21,7 @@ class Watched:
         self.scene = Scene()
         self.clock = self.scene.clock
         self.ticks = Ticks()
-        self.live = Live(self.scene.sources, clock=self.clock, sleep=self.ticks)
+        self.live = LiveSampler(self.scene.sources, clock=self.clock, sleep=self.ticks)
 
     @property
     def asked(self) -> int:
@@ -154,7 +154,7 @@ async def test_a_fault_costs_one_second_of_history_and_no_more(
 
 
 def test_too_many_viewers_are_refused_and_a_place_becomes_free() -> None:
-    live = Live(Scene().sources, clock=Clock())
+    live = LiveSampler(Scene().sources, clock=Clock())
     with contextlib.ExitStack() as stack:
         for _ in range(MOST_VIEWERS):
             stack.enter_context(live.watching())

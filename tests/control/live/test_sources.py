@@ -5,7 +5,7 @@ from builders import call, choice
 from control.live.watched import Scene, readings
 
 from serve.core.calls import Verb
-from serve.triton.metrics import Readings
+from serve.triton.metrics import ReplicaScrape
 
 
 def answered(scene, count, *, code="200", seconds=0.004, **about):
@@ -182,5 +182,5 @@ def test_what_a_gpu_does_not_tell_and_what_is_not_finite_is_null() -> None:
     assert scene.look()["replicas"]["a"]["gpus"] == {
         "GPU-1": {"utilization": 0.5, "memory_used": 1e9, "memory_total": 8e9, "power": None}
     }
-    scene.told["a"] = Readings({}, {}, float("nan"))
+    scene.told["a"] = ReplicaScrape({}, {}, float("nan"))
     assert scene.look()["replicas"]["a"]["cpu"] is None

@@ -8,7 +8,7 @@ from serve.control.fleet import Fleet
 from serve.control.live.sources import Sources
 from serve.core.errors import Unavailable
 from serve.telemetry import Meters
-from serve.triton.metrics import GpuReading, ModelReading, Readings
+from serve.triton.metrics import GpuReading, ModelReading, ReplicaScrape
 
 OF_PROCESS = """\
 servegate_calls_in_flight{{source="worker-0"}} 2
@@ -83,7 +83,7 @@ class Scene:
 def readings(name="m-fp16", *, gpu=None, **counts):
     """What one replica tells of one version."""
     gpus = {"GPU-1": GpuReading(gpu, 1e9, 8e9, None)} if gpu is not None else {}
-    return Readings({(name, 1): reading(**counts)}, gpus, 0.25)
+    return ReplicaScrape({(name, 1): reading(**counts)}, gpus, 0.25)
 
 
 def reading(success=0, inferences=0, executions=0, queue=0.0, compute=0.0, pending=0):

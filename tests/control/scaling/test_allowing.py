@@ -14,7 +14,7 @@ from serve.control.history import History
 from serve.control.inventory import Inventory
 from serve.control.models import By
 from serve.control.placement import Placement, Rules
-from serve.control.restoration import Restoring
+from serve.control.restoration import RestoreCommands
 from serve.control.scaling.permissions import Pools, PoolStatus
 from serve.control.scaling.pools import PoolSettings, usual_of
 from serve.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
@@ -180,7 +180,7 @@ def test_no_pool_joins_a_group_where_something_needed_would_lose_its_place(tmp_p
 def test_history_tells_what_was_set_and_leads_back(tmp_path: Path) -> None:
     one = plane(tmp_path)
     nothing: Any = None
-    restoring = Restoring(
+    restoring = RestoreCommands(
         *(nothing, nothing),
         decisions=lambda: one.decisions,
         generation=lambda: 0,

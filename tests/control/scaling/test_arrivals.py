@@ -4,12 +4,12 @@ import pytest
 from builders import call, choice
 from control.scaling.watched_pools import Calls, text
 
-from serve.control.scaling.arrivals import Arrivals, beyond
+from serve.control.scaling.arrivals import ModelArrivals, beyond
 from serve.telemetry import Meters
 
 
 def test_the_first_reading_tells_of_no_arrivals() -> None:
-    arrivals = Arrivals()
+    arrivals = ModelArrivals()
     arrivals.tell(text({"m": Calls(answered={0.01: 1e6}, in_flight=3)}), 10.0)
     came = arrivals.of("m")
     assert (came.recent, came.lately, came.in_flight, came.seconds) == (0.0, 0.0, 3.0, None)
@@ -17,7 +17,7 @@ def test_the_first_reading_tells_of_no_arrivals() -> None:
 
 
 def test_calls_count_when_they_come_and_not_again_when_they_end() -> None:
-    arrivals = Arrivals()
+    arrivals = ModelArrivals()
     for at, calls in enumerate((Calls(), Calls(in_flight=50), Calls(answered={2.0: 50}))):
         arrivals.tell(text({"m": calls}), at * 5.0)
     came = arrivals.of("m")
@@ -26,7 +26,7 @@ def test_calls_count_when_they_come_and_not_again_when_they_end() -> None:
 
 
 def test_a_worker_that_ends_takes_its_calls_along_and_nothing_comes_of_that() -> None:
-    arrivals = Arrivals()
+    arrivals = ModelArrivals()
     arrivals.tell(text({"m": Calls(in_flight=90)}), 0.0)
     arrivals.tell(text({"m": Calls(answered={0.01: 10})}), 5.0)
     assert arrivals.of("m").recent == 0.0
@@ -34,7 +34,7 @@ def test_a_worker_that_ends_takes_its_calls_along_and_nothing_comes_of_that() ->
 
 
 def test_rates_hold_however_long_a_step_takes() -> None:
-    arrivals = Arrivals()
+    arrivals = ModelArrivals()
     counts = ((0.0, 0), (5.0, 50), (6.0, 60), (8.0, 80), (28.0, 480))
     for at, count in counts:
         arrivals.tell(text({"m": Calls(answered={0.01: count})}), at)
@@ -44,7 +44,7 @@ def test_rates_hold_however_long_a_step_takes() -> None:
 
 
 def test_a_model_is_known_to_be_called_from_its_first_call_on() -> None:
-    arrivals = Arrivals()
+    arrivals = ModelArrivals()
     arrivals.tell(text({"n": Calls()}), 0.0)
     arrivals.tell(text({"m": Calls(answered={0.01: 1}), "n": Calls()}), 5.0)
     arrivals.tell(text({"m": Calls(answered={0.01: 1}), "n": Calls()}), 10.0)
@@ -52,7 +52,7 @@ def test_a_model_is_known_to_be_called_from_its_first_call_on() -> None:
 
 
 def test_the_real_meters_can_be_read_and_calls_for_unknown_models_are_left_out() -> None:
-    meters, arrivals = Meters(), Arrivals()
+    meters, arrivals = Meters(), ModelArrivals()
     arrivals.tell(meters.text().decode(), 0.0)
     meters.call_answered(call(), choice(), "200", 0.25, good=True)
     meters.call_failed(call(), choice(), "overloaded", 0.0)
@@ -68,11 +68,11 @@ def test_the_real_meters_can_be_read_and_calls_for_unknown_models_are_left_out()
 
 
 def test_a_minute_is_kept_and_no_more() -> None:
-    arrivals = Arrivals()
+    arrivals = ModelArrivals()
     for at in range(0, 300, 5):
         arrivals.tell(text({"m": Calls(answered={0.01: at})}), float(at))
     assert arrivals.of("m").minute.came == 60.0
-    assert repr(arrivals) == "<Arrivals steps=12 models=1>"
+    assert repr(arrivals) == "<ModelArrivals steps=12 models=1>"
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 from builders import Clock, replica
 from control.scaling.watched_pools import BATCHES, counted
 
-from serve.control.batching.observer import Counted, Observer, Slot
+from serve.control.batching.observer import BatchingObserver, Counted, Slot
 from serve.control.fleet import Fleet
 from serve.control.scaling.capacities import Capacities
 from serve.control.scaling.setups import Setups
 from serve.core.replicas import Replica
 from serve.triton.config import Configuration, parse
-from serve.triton.metrics import ModelReading, Readings
+from serve.triton.metrics import ModelReading, ReplicaScrape
 from serve.triton.model_counters import NOTHING, Counters
 
 ONE, TWO = ("m", 1), ("m", 2)
@@ -27,7 +27,7 @@ class Scene:
         self.clock = Clock()
         self.fleet = Fleet((replica("a"),), clock=self.clock)
         self.fleet.saw("a", {"m": (1, 2)})
-        self.observer = Observer(self.fleet, self, clock=self.clock)
+        self.observer = BatchingObserver(self.fleet, self, clock=self.clock)
         self.told: dict[Slot, Counters] = {}
         self.pending: dict[Slot, int] = {}
         self.config = BATCHES
@@ -38,9 +38,9 @@ class Scene:
     async def counters(self, one: Replica) -> Counted:
         return dict(self.told)
 
-    async def readings(self, one: Replica) -> Readings:
+    async def readings(self, one: Replica) -> ReplicaScrape:
         models = {slot: ModelReading(0, 0, 0, 0, n, 0.0, 0.0) for slot, n in self.pending.items()}
-        return Readings(models, {}, None)
+        return ReplicaScrape(models, {}, None)
 
     async def ask(self, one: Replica, name: str) -> Configuration:
         return parse(self.config)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from builders import Clock
 
-from serve.capacity.scaling.signals import Bounds, Code, Hint, Reason
+from serve.capacity.scaling.signals import Bounds, Code, Reason, ReplicaHint
 from serve.control.scaling.held_hints import Lasting
 
 BOUNDS = Bounds(1, 10)
 
 
-def hint(desired: int, code: Code, pool: str = "p") -> Hint:
-    return Hint(pool, desired, desired, 0, 1.0, (Reason(code, "so it is"),))
+def hint(desired: int, code: Code, pool: str = "p") -> ReplicaHint:
+    return ReplicaHint(pool, desired, desired, 0, 1.0, (Reason(code, "so it is"),))
 
 
 def test_a_hint_that_is_held_is_no_less_than_the_one_before() -> None:

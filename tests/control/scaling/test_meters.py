@@ -4,18 +4,25 @@ from builders import Clock
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
-from serve.capacity.scaling.signals import Bounds, Code, Hint, ModelSignal, PoolSignal, Reason
-from serve.control.scaling.board import Board
+from serve.capacity.scaling.signals import (
+    Bounds,
+    Code,
+    ModelSignal,
+    PoolSignal,
+    Reason,
+    ReplicaHint,
+)
+from serve.control.scaling.board import HintBoard
 from serve.control.scaling.meters import HintMeters
-from serve.control.scaling.told import Told
+from serve.control.scaling.told import PoolNumbers
 
 
 class Scene(Collector):
     """One pool whose hint is told at 1000 s and lasts for 30 s."""
 
     def __init__(self, demand: float = 2.5) -> None:
-        self.wall, board = Clock(1000.0), Board()
-        hint = Hint(
+        self.wall, board = Clock(1000.0), HintBoard()
+        hint = ReplicaHint(
             *("p", 4, 2, 1, demand, (Reason(Code.DEMAND, "it comes"), Reason(Code.MOST, "4"))),
             needs=(("m", demand),),
         )
@@ -23,7 +30,7 @@ class Scene(Collector):
             ModelSignal("m", 10.0, 10.0, 0.0, 25.0, 2),
             ModelSignal("n", 0.0, 0.0, 0.0, None, 2),
         )
-        board.put([Told(hint, PoolSignal("p", 0.0, 2, 1, models), Bounds(1, 4), 1000.0)])
+        board.put([PoolNumbers(hint, PoolSignal("p", 0.0, 2, 1, models), Bounds(1, 4), 1000.0)])
         self.meters = HintMeters(board, wall=self.wall)
         self.registry = CollectorRegistry()
         self.registry.register(self)

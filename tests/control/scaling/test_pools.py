@@ -15,7 +15,7 @@ from serve.control.scaling.pools import (
     settings_of,
     usual_of,
 )
-from serve.control.storage.store import Entry
+from serve.control.storage.store import StoredEntry
 from serve.core.errors import Invalid
 
 DAY = {"days": "mon-fri", "from": "08:00", "to": "18:00", "zone": "Europe/Berlin", "least": 4}
@@ -25,7 +25,7 @@ NOON, NIGHT = (
 
 
 def decided(**pools: Any) -> Decisions:
-    return Decisions({(POOL, name): Entry(body, 3) for name, body in pools.items()})
+    return Decisions({(POOL, name): StoredEntry(body, 3) for name, body in pools.items()})
 
 
 def bounds(wall: float = NIGHT, **body: Any) -> Bounds:
@@ -119,11 +119,11 @@ def test_a_stored_zone_that_is_not_known_here_does_not_hide_the_bounds() -> None
 def test_pools_of_a_group_hold_each_others_models() -> None:
     decisions = Decisions(
         {
-            (POOL, "b"): Entry({"group": "g"}, 1),
-            (POOL, "a"): Entry({"group": "g"}, 2),
-            (POOL, "c"): Entry({"group": ""}, 3),
-            ("model", "m"): Entry({"pool": "b"}, 4),
-            ("model", "n"): Entry({"pool": "c"}, 5),
+            (POOL, "b"): StoredEntry({"group": "g"}, 1),
+            (POOL, "a"): StoredEntry({"group": "g"}, 2),
+            (POOL, "c"): StoredEntry({"group": ""}, 3),
+            ("model", "m"): StoredEntry({"pool": "b"}, 4),
+            ("model", "n"): StoredEntry({"pool": "c"}, 5),
         }
     )
     assert decisions.pools("m") == decisions.beside("a") == ("a", "b")
@@ -133,7 +133,7 @@ def test_pools_of_a_group_hold_each_others_models() -> None:
 
 def test_all_pools_are_known_with_replicas_models_or_settings() -> None:
     decisions = Decisions(
-        {(POOL, "set"): Entry({}, 1), ("model", "m"): Entry({"pool": "wished"}, 2)}
+        {(POOL, "set"): StoredEntry({}, 1), ("model", "m"): StoredEntry({"pool": "wished"}, 2)}
     )
     known = known_pools(decisions, ["present"], ["m", "n"], usual_of("usual", 1, 2))
     assert known == ("default", "present", "set", "usual", "wished")

@@ -16,23 +16,23 @@ from control.batching import situations
 from serve.capacity.scaling.policy import RESTARTED, TICK
 from serve.capacity.scaling.signals import Bounds, ModelSignal
 from serve.control.batching.latencies import Latencies
-from serve.control.batching.observer import Counted, Observer, Slot
+from serve.control.batching.observer import BatchingObserver, Counted, Slot
 from serve.control.batching.rounds import Rounds
 from serve.control.decisions import MODEL, POOL, Decisions
 from serve.control.fleet import Fleet
-from serve.control.scaling.arrivals import Arrivals
-from serve.control.scaling.board import Board
+from serve.control.scaling.arrivals import ModelArrivals
+from serve.control.scaling.board import HintBoard
 from serve.control.scaling.held_hints import Lasting
 from serve.control.scaling.scaler import Scaler
 from serve.control.scaling.setups import Setups
 from serve.control.scaling.signals import Allowed, Signals
-from serve.control.scaling.told import Told
-from serve.control.storage.store import Entry
+from serve.control.scaling.told import PoolNumbers
+from serve.control.storage.store import StoredEntry
 from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.triton.config import Configuration, parse
-from serve.triton.metrics import ModelReading, Readings
+from serve.triton.metrics import ModelReading, ReplicaScrape
 from serve.triton.model_counters import Counters, Executed
 
 BOUNDS = (0.001, 0.01, 0.1, 1.0)
@@ -114,12 +114,12 @@ class Scene:
 
     def begin(self) -> None:
         """The control plane starts, or starts anew: what it remembers is gone."""
-        self.arrivals = Arrivals()
-        self.observer = Observer(self.fleet, self, clock=self.clock)
+        self.arrivals = ModelArrivals()
+        self.observer = BatchingObserver(self.fleet, self, clock=self.clock)
         latencies = Latencies(300.0)
         rounds = Rounds(self.observer, latencies, self, clock=self.clock, also=self.arrivals)
         setups = Setups(self._ask, decided=dict, clock=self.clock)
-        self.board = Board()
+        self.board = HintBoard()
         self.signals = Signals(
             *(self.fleet, self.observer, self.arrivals, setups),
             decisions=self.decisions,
@@ -151,14 +151,14 @@ class Scene:
             raise Unavailable("it does not answer")
         return found
 
-    async def readings(self, one: Replica) -> Readings | None:
+    async def readings(self, one: Replica) -> ReplicaScrape | None:
         if not self.tells_metrics:
             return None
         models = {
             slot: ModelReading(0, 0, 0, 0, pending, 0.0, 0.0)
             for slot, pending in self.pending.items()
         }
-        return Readings(models, {}, None)
+        return ReplicaScrape(models, {}, None)
 
     async def _ask(self, one: Replica, name: str) -> Configuration:
         return parse(self.configurations[name])
@@ -167,7 +167,7 @@ class Scene:
         return self.gpus
 
     def decisions(self) -> Decisions:
-        return Decisions({key: Entry(body, 1) for key, body in self.decided.items()})
+        return Decisions({key: StoredEntry(body, 1) for key, body in self.decided.items()})
 
     def snapshot(self) -> Snapshot:
         views = []
@@ -243,7 +243,7 @@ class Scene:
         for _ in range(int(RESTARTED / TICK) + 2):
             self.look()
 
-    def hint(self, pool: str = "default") -> Told:
+    def hint(self, pool: str = "default") -> PoolNumbers:
         return self.board.of(pool)
 
     def model(self, name: str = "m", pool: str = "default") -> ModelSignal:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.control.gateway import Place
+from serve.control.gateway import GatewayAddress
 from serve.control.tries.messages import pack
-from serve.control.tries.records import OutputLine, Side, Try
-from serve.control.tries.snippets import Reach, Sent, snippets
+from serve.control.tries.records import OutputLine, Try, TrySide
+from serve.control.tries.snippets import GatewayPorts, Sent, snippets
 
-PLACE = Place("http://127.0.0.1:8000", "127.0.0.1:8001", "")
+PLACE = GatewayAddress("http://127.0.0.1:8000", "127.0.0.1:8001", "")
 EVIL = '\'; touch /tmp/x; "$(id)" `id` \\ \n {} ü'
 SMALL, LARGE = np.ones((1, 2), np.float32), np.ones((1000, 4), np.float32)
 
@@ -24,18 +24,18 @@ def texts(
     name: str = "x",
     output: str = "y",
     via: str = "http",
-    place: Place = PLACE,
+    place: GatewayAddress = PLACE,
     admin: str = "http://localhost:8080/",
     keys: bool = False,
     asked: str = "3",
 ) -> dict[str, str]:
     line = OutputLine(output, "FP32", [1, 2], [], False, [], None, None, None)
-    side = Side("a", asked, "3", "number", 1, "", None, 0.1, None, [line])
+    side = TrySide("a", asked, "3", "number", 1, "", None, 0.1, None, [line])
     one = Try("abc0", "m", 0.0, "ada", via, 1, [], [], [side], None)
     tensors, datatypes = {name: array}, {name: "FP32"}
     packed = pack(tensors, datatypes)
     assert packed is not None
-    reach = Reach.through(place, admin, shows_key=keys, admin_shows_key=keys)
+    reach = GatewayPorts.through(place, admin, shows_key=keys, admin_shows_key=keys)
     found = snippets(one, side, Sent(tensors, datatypes, packed), reach)
     return {snippet.language: snippet.text for snippet in found}
 
@@ -88,7 +88,7 @@ def test_ports_of_this_machine_are_told_by_the_name_it_was_reached_by(
 
 
 def test_other_hosts_and_tls_stay_as_they_are() -> None:
-    place = Place("https://gateway.example:443", "https://gateway.example:8001", "")
+    place = GatewayAddress("https://gateway.example:443", "https://gateway.example:8001", "")
     found = texts(place=place, admin="http://gpu-3:8080", via="grpc")
     assert "https://gateway.example:443/v2/" in found["curl"]
     assert "-plaintext" not in found["grpcurl"]

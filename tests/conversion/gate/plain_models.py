@@ -2,19 +2,19 @@
 
 import numpy as np
 
-from serve.conversion.gate import Samples, run_gate
-from serve.conversion.request import Request
-from serve.tensors.signature import Signature, TensorSpec
+from serve.conversion.gate import InputSamples, run_gate
+from serve.conversion.request import ConversionRequest
+from serve.tensors.signature import ModelSignature, ModelTensor
 
 WEIGHTS = np.random.default_rng(7).standard_normal((4, 3)).astype(np.float32)
 
 
 def signature(inputs, outputs):
     """`{"x": ("FP32", (-1, 4))}` for each of both."""
-    return Signature(
+    return ModelSignature(
         "onnx",
         *(
-            tuple(TensorSpec(name, *of) for name, of in tensors.items())
+            tuple(ModelTensor(name, *of) for name, of in tensors.items())
             for tensors in (inputs, outputs)
         ),
     )
@@ -35,7 +35,7 @@ def off_by(size):
 
 def samples_of(x):
     """The user's samples of `x`."""
-    return Samples({"x": x}, {"x": 1}, len(x), True)
+    return InputSamples({"x": x}, {"x": 1}, len(x), True)
 
 
 def softmax(scores):
@@ -63,7 +63,7 @@ def judge(
         converted,
         expected=expected,
         found=found or expected,
-        request=Request("model", **asked),
+        request=ConversionRequest("model", **asked),
         samples=samples,
         labelled=labelled,
         precision=check,

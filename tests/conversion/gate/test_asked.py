@@ -15,14 +15,14 @@ from conversion.gate.plain_models import (
     step,
 )
 
-from serve.conversion.report import Step, StepResult
+from serve.conversion.report import GateStep, StepResult
 from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
 from serve.tensors.contracts import Contract, write_contract
 from serve.tensors.contracts import judge as judge_case
 from serve.tensors.expected_outputs import Tolerance
 
-IN_FP16 = StepResult(Step.PRECISION, True, "in FP16")
+IN_FP16 = StepResult(GateStep.PRECISION, True, "in FP16")
 
 
 def test_golden_cases_are_the_users_samples_first_and_zeros_last():
@@ -76,7 +76,7 @@ def test_a_tolerance_of_the_user_has_no_room_for_a_coarse_precision():
     narrow = {"": Tolerance(atol=1e-9, rtol=0)}
     verdict = judge(dense, off_by(0.002), tolerances=narrow, **asked)
     assert code(verdict) == "numbers_differ"
-    assert "the limit 1e-09" in step(verdict, Step.NUMBERS).summary
+    assert "the limit 1e-09" in step(verdict, GateStep.NUMBERS).summary
 
 
 def test_a_tolerance_for_no_output_is_told():
@@ -103,7 +103,7 @@ def test_fp16_may_round_and_may_not_be_wrong():
 
 
 def test_the_step_of_precision_decides_as_well():
-    lost = StepResult(Step.PRECISION, False, "all in FP32", "precision_missing")
+    lost = StepResult(GateStep.PRECISION, False, "all in FP32", "precision_missing")
     verdict = judge(dense, dense, precision=Precision.FP16, check=lambda: lost)
     assert code(verdict) == "precision_missing"
 
@@ -118,9 +118,9 @@ def test_a_source_that_computes_in_fp16_is_held_to_that():
 
     verdict = judge(half, other)
     assert verdict.passed
-    assert step(verdict, Step.DETERMINISM).facts["arithmetic"] == "fp16"
+    assert step(verdict, GateStep.DETERMINISM).facts["arithmetic"] == "fp16"
     assert code(judge(half, off_by(0.1))) == "numbers_differ"
-    assert step(judge(dense, dense), Step.DETERMINISM).facts["arithmetic"] == "fp32"
+    assert step(judge(dense, dense), GateStep.DETERMINISM).facts["arithmetic"] == "fp32"
 
 
 def test_the_signature_may_say_in_what_the_source_computes():
@@ -146,4 +146,4 @@ def test_int8_without_labels_keeps_the_winners_of_the_users_samples():
     given = samples_of(np.ones((50, 4), dtype=np.float32))
     verdict = judge(narrow, turned, samples=given, precision=Precision.INT8)
     assert code(verdict) == "numbers_differ"
-    assert "is the same in 0.00% of 50 rows" in step(verdict, Step.NUMBERS).summary
+    assert "is the same in 0.00% of 50 rows" in step(verdict, GateStep.NUMBERS).summary

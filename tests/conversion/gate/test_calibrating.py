@@ -6,7 +6,7 @@ from conversion.gate.plain_models import code, judge, samples_of, softmax, step
 
 from serve.conversion.gate import Labelled
 from serve.conversion.gate.calibration import divide
-from serve.conversion.report import Step
+from serve.conversion.report import GateStep
 from serve.conversion.request import Precision
 
 WEIGHTS = np.random.default_rng(7).standard_normal((4, 3)).astype(np.float32)
@@ -62,9 +62,9 @@ def test_what_is_held_back_is_drawn_from_all_of_a_sorted_file():
 
 
 def test_an_input_of_several_rows_for_each_sample_is_divided_by_samples():
-    from serve.conversion.gate import Samples
+    from serve.conversion.gate import InputSamples
 
-    pairs = Samples(
+    pairs = InputSamples(
         {"x": np.arange(200), "c": np.ones(3)}, {"x": 2, "c": 0}, 100, is_joinable=False
     )
     back = divide(pairs, None, 0).judging
@@ -96,9 +96,9 @@ def test_too_few_rows_verify_nothing(given, labels, why):
 def test_samples_that_are_scaled_once_more_are_refused():
     """They are judged by themselves, so their numbers agree: the range says that it is wrong."""
     verdict = verified(scores, clipped(0.07), samples_of(rows(200, 0.02)))
-    assert step(verdict, Step.NUMBERS).passed
+    assert step(verdict, GateStep.NUMBERS).passed
     assert code(verdict) == "unverified"
-    assert "the samples of 'x' only reach 0.06" in step(verdict, Step.VERIFICATION).summary
+    assert "the samples of 'x' only reach 0.06" in step(verdict, GateStep.VERIFICATION).summary
     assert not verdict.cases
 
 
@@ -108,24 +108,25 @@ def test_samples_that_always_have_the_same_answer_are_refused():
     verdict = verified(scores, scores, samples_of(given))
     assert code(verdict) == "unverified"
     winner = int(scores({"x": given})["y"][0].argmax())
-    assert f"'y' is {winner} for all 50 rows" in step(verdict, Step.VERIFICATION).summary
+    assert f"'y' is {winner} for all 50 rows" in step(verdict, GateStep.VERIFICATION).summary
 
 
 def test_samples_of_the_right_scale_pass_and_say_what_judged():
     verdict = verified(scores, scores, samples_of(rows(200)))
     assert verdict.passed
     summary = "calibrated with 150 samples, verified with 50 held-back samples"
-    assert step(verdict, Step.VERIFICATION).summary == summary
+    assert step(verdict, GateStep.VERIFICATION).summary == summary
 
 
 def test_what_is_accepted_unverified_passes_and_is_marked():
     for given in (None, samples_of(rows(5)), samples_of(rows(200, 0.02))):
         verdict = verified(scores, scores, given, accept_unverified=True)
         assert verdict.passed
-        why = step(verdict, Step.VERIFICATION).facts["unverified"]
+        why = step(verdict, GateStep.VERIFICATION).facts["unverified"]
         assert verdict.warnings[0] == f"not verified: {why}"
     assert not step(
-        verified(scores, scores, samples_of(rows(200)), accept_unverified=True), Step.VERIFICATION
+        verified(scores, scores, samples_of(rows(200)), accept_unverified=True),
+        GateStep.VERIFICATION,
     ).facts
 
 

@@ -8,7 +8,7 @@ from serve.conversion.gate.families import EDGES, NUMERALS, ORDINARY
 from serve.conversion.gate.input_search import explore, inputs_for
 from serve.conversion.gate.probes import ordinary_families
 from serve.conversion.gate.shapes import Size
-from serve.conversion.report import Step
+from serve.conversion.report import GateStep
 from serve.core.errors import ConversionFailed
 
 TEXT = signature({"ids": ("INT64", (-1, -1))}, {"y": ("FP32", (-1, 4))})
@@ -39,7 +39,7 @@ def test_a_fault_far_down_in_a_table_is_seen():
         return {"y": y + (inputs["ids"] > 600).any(axis=1, keepdims=True).astype(np.float32)}
 
     verdict = judge(embedded, wrong, TEXT)
-    assert step(verdict, Step.NUMBERS).code == "numbers_differ"
+    assert step(verdict, GateStep.NUMBERS).code == "numbers_differ"
     assert judge(embedded, embedded, TEXT).passed
 
 

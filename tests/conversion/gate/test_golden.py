@@ -9,9 +9,9 @@ from conversion.gate.plain_models import judge, signature
 from conversion.reports import report
 
 from serve.conversion.entry import configuration
-from serve.core.versions import File
+from serve.core.versions import VersionFile
 from serve.triton.config import parse
-from serve.triton.lint import Subject, lint
+from serve.triton.lint import LintSubject, lint
 
 
 def square(inputs: Any) -> Any:
@@ -54,7 +54,10 @@ def made(name: str, largest: int | None) -> tuple[Any, Any]:
     one = replace(one, request=replace(one.request, max_batch_size=largest))
     shapes = {name: array.shape for name, array in verdict.cases[0].inputs.items()}
     text = configuration("m", one, shapes)
-    assert lint(Subject("m", parse(text), (File("1/model.onnx", 1, "ab" * 32),), wanted)) == ()
+    assert (
+        lint(LintSubject("m", parse(text), (VersionFile("1/model.onnx", 1, "ab" * 32),), wanted))
+        == ()
+    )
     return verdict, parse(text).message
 
 

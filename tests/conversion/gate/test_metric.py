@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import code, dense, judge, step
 
-from serve.conversion.gate import Labelled, Samples
+from serve.conversion.gate import InputSamples, Labelled
 from serve.conversion.gate.metric import Metric, measure
-from serve.conversion.report import Step
+from serve.conversion.report import GateStep
 from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
 from serve.tensors.expected_outputs import Tolerance
@@ -17,7 +17,7 @@ WIDE = {"": Tolerance(atol=10.0)}
 
 
 def labelled(labels=LABELS, x=X):
-    return Labelled(Samples({"x": x}, {"x": 1}, len(x), True), labels)
+    return Labelled(InputSamples({"x": x}, {"x": 1}, len(x), True), labels)
 
 
 def wrong_in(count):
@@ -41,7 +41,7 @@ def test_the_drop_may_reach_what_is_allowed_and_no_more(count, refusal):
 
 def test_the_report_has_the_counts_and_an_interval():
     verdict = judge(dense, wrong_in(4), labelled=labelled(), tolerances=WIDE, max_drop=1)
-    metric = step(verdict, Step.NUMBERS).facts["metric"]
+    metric = step(verdict, GateStep.NUMBERS).facts["metric"]
     assert (metric["rows"], metric["right before"], metric["right after"]) == (200, 200, 196)
     assert metric["drop"] == pytest.approx(0.02)
     low, high = metric["interval"]

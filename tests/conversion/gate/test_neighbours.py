@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import DENSE, dense, judge, signature, step
 
-from serve.conversion.gate import Samples
-from serve.conversion.report import Step
+from serve.conversion.gate import InputSamples
+from serve.conversion.report import GateStep
 
 
 def centred(inputs):
@@ -29,7 +29,7 @@ def sorted_rows(inputs):
 def test_rows_that_depend_on_each_other_are_not_batched(model):
     verdict = judge(model, model)
     assert verdict.passed and not verdict.is_batched
-    assert "no batching: source: 'y'" in step(verdict, Step.BATCH).summary
+    assert "no batching: source: 'y'" in step(verdict, GateStep.BATCH).summary
 
 
 def test_a_row_that_depends_on_its_place_is_not_batched():
@@ -43,7 +43,9 @@ def test_a_row_that_depends_on_its_place_is_not_batched():
 def test_rows_that_do_not_depend_are_batched():
     verdict = judge(dense, dense)
     assert verdict.is_batched
-    assert step(verdict, Step.BATCH).summary == "5 rows give the same results alone and in a batch"
+    assert (
+        step(verdict, GateStep.BATCH).summary == "5 rows give the same results alone and in a batch"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_a_tensor_without_a_free_first_dimension_is_not_batched(of):
 
     verdict = judge(first, first, of)
     assert verdict.passed and not verdict.is_batched
-    assert "has no free first dimension" in step(verdict, Step.BATCH).summary
+    assert "has no free first dimension" in step(verdict, GateStep.BATCH).summary
 
 
 def test_answers_that_are_not_one_for_each_row_are_not_batched():
@@ -82,7 +84,7 @@ def test_a_model_that_takes_no_single_row_is_not_batched():
 
     verdict = judge(paired, paired)
     assert verdict.passed and not verdict.is_batched
-    assert "rows come in pairs" in step(verdict, Step.BATCH).summary
+    assert "rows come in pairs" in step(verdict, GateStep.BATCH).summary
 
 
 def test_the_users_samples_are_asked_for_it_as_well():
@@ -91,6 +93,6 @@ def test_the_users_samples_are_asked_for_it_as_well():
         return {"y": y + np.float32(np.sum(inputs["x"][:, 0] == 9) > 1)}
 
     given = np.full((3, 4), 9, dtype=np.float32)
-    samples = Samples({"x": given}, {"x": 1}, 3, True)
+    samples = InputSamples({"x": given}, {"x": 1}, 3, True)
     assert judge(only_with_nines, only_with_nines, DENSE).is_batched
     assert not judge(only_with_nines, only_with_nines, DENSE, samples=samples).is_batched

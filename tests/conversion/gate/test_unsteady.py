@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import code, judge, samples_of, signature, step
 
-from serve.conversion.report import Step
+from serve.conversion.report import GateStep
 
 PICTURES = signature({"x": ("UINT8", (-1, 6, 6, 3))}, {"y": ("FP32", (-1, 6, 6, 3))})
 
@@ -24,9 +24,10 @@ def rounded(inputs):
 
 def test_a_rounding_that_only_a_picture_of_one_colour_shows_passes():
     verdict = judge(standardised, rounded, PICTURES)
-    assert verdict.passed, step(verdict, Step.NUMBERS).summary
+    assert verdict.passed, step(verdict, GateStep.NUMBERS).summary
     skipped = {
-        one["input"]: one.get("skipped", "") for one in step(verdict, Step.NUMBERS).facts["inputs"]
+        one["input"]: one.get("skipped", "")
+        for one in step(verdict, GateStep.NUMBERS).facts["inputs"]
     }
     assert skipped["huge, 3 rows"] == "the source itself is unstable there"
     assert not skipped["uniform, 3 rows"]

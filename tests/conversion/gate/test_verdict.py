@@ -14,14 +14,14 @@ from conversion.gate.plain_models import (
     step,
 )
 
-from serve.conversion.report import Step
+from serve.conversion.report import GateStep
 from serve.core.errors import ConversionFailed
 
 
 def test_a_model_that_is_the_source_passes_every_step():
     verdict = judge(dense, dense)
     assert verdict.passed and verdict.is_batched
-    order = [Step.DETERMINISM, Step.CONTRACT, Step.NUMBERS, Step.BATCH]
+    order = [GateStep.DETERMINISM, GateStep.CONTRACT, GateStep.NUMBERS, GateStep.BATCH]
     assert [one.step for one in verdict.steps] == order
 
 
@@ -41,7 +41,7 @@ def test_an_answer_that_is_off_is_refused(size):
 
 
 def test_what_is_off_is_said_with_its_place_and_its_input():
-    why = step(judge(dense, off_by(0.5)), Step.NUMBERS).summary
+    why = step(judge(dense, off_by(0.5)), GateStep.NUMBERS).summary
     assert why.startswith("'y'[") and "the source gives" in why and "the limit" in why
 
 
@@ -70,7 +70,7 @@ def test_a_converted_model_that_raises_is_refused():
 
     verdict = judge(dense, raising)
     assert code(verdict) == "numbers_differ"
-    assert "the shape is fixed to 1" in step(verdict, Step.NUMBERS).summary
+    assert "the shape is fixed to 1" in step(verdict, GateStep.NUMBERS).summary
 
 
 def test_an_answer_of_another_shape_is_a_broken_contract():
@@ -99,7 +99,7 @@ def test_scores_that_a_sure_softmax_hides_are_seen_by_their_logarithm():
     assert judge(sure, sure, wide).passed
     verdict = judge(sure, lambda inputs: sure(inputs, 0.01), wide)
     assert code(verdict) == "numbers_differ"
-    assert "(log)" in step(verdict, Step.NUMBERS).summary
+    assert "(log)" in step(verdict, GateStep.NUMBERS).summary
 
 
 def test_a_small_output_beside_a_large_one_in_one_tensor_is_judged_by_its_own_size():
@@ -180,7 +180,7 @@ def test_winners_of_almost_equal_scores_may_differ():
 def test_another_signature_is_refused_before_anything_is_run(found, said):
     verdict = judge(dense, lambda inputs: pytest.fail("it was run"), DENSE, found)
     assert code(verdict) == "contract_differs"
-    assert said in step(verdict, Step.CONTRACT).summary
+    assert said in step(verdict, GateStep.CONTRACT).summary
 
 
 def test_channels_are_moved_for_the_inputs_that_are_named():
@@ -206,7 +206,7 @@ def test_a_generated_input_that_the_source_does_not_take_is_left_out_and_told():
 
     verdict = judge(picky, dense)
     assert verdict.passed
-    inputs = step(verdict, Step.NUMBERS).facts["inputs"]
+    inputs = step(verdict, GateStep.NUMBERS).facts["inputs"]
     assert "huge" in str([one for one in inputs if "skipped" in one])
 
 

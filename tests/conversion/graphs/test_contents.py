@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from serve.conversion.graphs.contents import check_precision, contents
-from serve.conversion.report import Step
+from serve.conversion.report import GateStep
 from serve.conversion.request import Precision
 
 from .graph_models import digits, floats, model, node, value
@@ -35,7 +35,7 @@ def test_a_model_in_fp32_is_no_other():
     assert check_precision(digits(), Precision.FP32).passed
     for wanted in (Precision.FP16, Precision.INT8):
         result = check_precision(digits(), wanted)
-        assert (result.step, result.passed) == (Step.PRECISION, False)
+        assert (result.step, result.passed) == (GateStep.PRECISION, False)
         assert result.code == "precision_missing"
         assert result.summary == "3 compute nodes: 3 in FP32"
 

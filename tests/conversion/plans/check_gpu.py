@@ -14,7 +14,7 @@ from serve.conversion.plans.added_flavours import add_plan
 from serve.conversion.plans.arguments import Options
 from serve.conversion.plans.facts import Hardware
 from serve.conversion.plans.onsite import first_device
-from serve.conversion.plans.preparation import Wanted, build_here
+from serve.conversion.plans.preparation import WantedPlan, build_here
 from serve.conversion.plans.profiles import parse_profile
 from serve.conversion.request import Precision
 
@@ -33,7 +33,7 @@ def test_a_plan_is_built_answers_the_golden_cases_and_becomes_a_flavour(
     tmp_path: Path, options: Options
 ) -> None:
     entry = write_entry(tmp_path / "twice")
-    wanted = Wanted(entry / "1" / "model.onnx", options, Precision.FP32, entry / "contract")
+    wanted = WantedPlan(entry / "1" / "model.onnx", options, Precision.FP32, entry / "contract")
     built = asyncio.run(
         build_here(wanted, tmp_path / "work", limits=default_limits(), on_event=print)
     )

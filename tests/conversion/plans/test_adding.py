@@ -8,16 +8,16 @@ import pytest
 
 from serve.conversion.plans.accelerator import accelerated
 from serve.conversion.plans.added_flavours import add_flavours, add_plan
-from serve.conversion.plans.facts import Facts, Hardware
+from serve.conversion.plans.facts import Hardware, PlanFacts
 from serve.conversion.plans.profiles import parse_profile
 from serve.conversion.request import Precision
 from serve.core.errors import Invalid
-from serve.core.flavours import Flavour, Flavours
+from serve.core.flavours import Flavour, VersionFlavours
 from serve.triton.config import parse
 
 from .kit_scene import CONFIG, HEADER, write_entry
 
-FACTS = Facts("10.13.2.6", "9.0", "NVIDIA H100", Precision.FP32, "ab" * 32, 9)
+FACTS = PlanFacts("10.13.2.6", "9.0", "NVIDIA H100", Precision.FP32, "ab" * 32, 9)
 BASE = parse(CONFIG)
 
 
@@ -34,16 +34,16 @@ def plan(tmp_path: Path) -> Path:
 
 
 def listed(entry: Path) -> list[str]:
-    found = Flavours.parse((entry / "flavours.json").read_text())
+    found = VersionFlavours.parse((entry / "flavours.json").read_text())
     return [each.name for each in found.preferred]
 
 
 def test_a_plan_lies_beside_the_onnx_file_with_its_facts(entry: Path, plan: Path) -> None:
     flavour = add_plan(entry, 1, plan, FACTS)
     assert (entry / "1" / flavour.file).read_bytes() == plan.read_bytes()
-    assert Flavours.parse((entry / "flavours.json").read_text()).preferred == (flavour,)
+    assert VersionFlavours.parse((entry / "flavours.json").read_text()).preferred == (flavour,)
     page = json.loads((entry / "plans.json").read_text())
-    assert Facts.from_json(page["plans"]["plan-sm90"]) == FACTS
+    assert PlanFacts.from_json(page["plans"]["plan-sm90"]) == FACTS
     assert sorted(each.name for each in (entry / "1").iterdir()) == [
         "model.onnx",
         "model.plan-sm90.plan",
@@ -67,16 +67,16 @@ def test_a_plan_of_the_same_name_takes_the_place_of_the_earlier_one(
     add_plan(entry, 1, plan, FACTS)
     plan.write_bytes(HEADER + b"two")
     add_plan(entry, 1, plan, replace(FACTS, tensorrt="11.1.0.106"))
-    (only,) = Flavours.parse((entry / "flavours.json").read_text()).preferred
+    (only,) = VersionFlavours.parse((entry / "flavours.json").read_text()).preferred
     assert only.needs.tensorrt == ("11.1.0.106",)
     assert (entry / "1" / only.file).read_bytes().endswith(b"two")
 
 
 def test_what_others_have_listed_stays(entry: Path) -> None:
-    mine = Flavours((Flavour("mine", file="other.onnx"),), base=False)
+    mine = VersionFlavours((Flavour("mine", file="other.onnx"),), base=False)
     (entry / "flavours.json").write_text(mine.text())
     add_flavours(entry, [accelerated(BASE, [], Precision.FP32)])
-    after = Flavours.parse((entry / "flavours.json").read_text())
+    after = VersionFlavours.parse((entry / "flavours.json").read_text())
     assert [each.name for each in after.preferred] == ["mine", "onnx+trt"]
     assert after.base is False
 

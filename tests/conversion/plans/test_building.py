@@ -11,9 +11,9 @@ import pytest
 
 from serve.conversion.plans import engine
 from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.builder import Order, build, network_flags, proven
+from serve.conversion.plans.builder import PlanOrder, build, network_flags, proven
 from serve.conversion.plans.engine import PlanModel
-from serve.conversion.plans.facts import Facts, Hardware
+from serve.conversion.plans.facts import Hardware, PlanFacts
 from serve.conversion.plans.onsite import Failed
 from serve.conversion.plans.profiles import parse_profile
 from serve.conversion.request import Precision
@@ -26,31 +26,31 @@ PROFILE = parse_profile("x=1x3:8x3:8x3")
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> Order:
+def order(tmp_path: Path) -> PlanOrder:
     (tmp_path / "model.onnx").write_bytes(doubling())
     paths = (tmp_path / "model.onnx", tmp_path / "model.plan")
-    return Order(*paths, Options((PROFILE,)), Precision.FP32, "triton")
+    return PlanOrder(*paths, Options((PROFILE,)), Precision.FP32, "triton")
 
 
-def built(order: Order, library: Library) -> Facts:
+def built(order: PlanOrder, library: Library) -> PlanFacts:
     return build(order, library, Logger(), object(), lambda: DEVICE)
 
 
-def fault(order: Order, library: Library) -> ConversionFailed:
+def fault(order: PlanOrder, library: Library) -> ConversionFailed:
     with pytest.raises(ConversionFailed) as refused:
         built(order, library)
     assert not order.plan.exists()
     return refused.value
 
 
-def test_a_plan_is_written_and_says_what_it_is(order: Order) -> None:
+def test_a_plan_is_written_and_says_what_it_is(order: PlanOrder) -> None:
     facts = built(order, Library())
     assert order.plan.read_bytes() == HEADER
     assert (facts.tensorrt, facts.compute_capability, facts.device) == ("10.13.2.6", *DEVICE)
     assert (facts.image, facts.size, facts.profiles) == ("triton", len(HEADER), (PROFILE,))
 
 
-def test_the_network_is_strongly_typed_and_computes_in_full_precision(order: Order) -> None:
+def test_the_network_is_strongly_typed_and_computes_in_full_precision(order: PlanOrder) -> None:
     library = Library()
     built(order, library)
     assert library.flags == 1 << 1
@@ -59,7 +59,7 @@ def test_the_network_is_strongly_typed_and_computes_in_full_precision(order: Ord
     assert profile.shapes == {"x": ((1, 3), (8, 3), (8, 3))}
 
 
-def test_every_option_reaches_the_builder(order: Order, tmp_path: Path) -> None:
+def test_every_option_reaches_the_builder(order: PlanOrder, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.write_bytes(b"known")
     options = Options(
@@ -81,7 +81,7 @@ def test_every_option_reaches_the_builder(order: Order, tmp_path: Path) -> None:
     assert not config.profiles
 
 
-def test_a_level_that_this_tensorrt_lacks_is_named(order: Order) -> None:
+def test_a_level_that_this_tensorrt_lacks_is_named(order: PlanOrder) -> None:
     options = replace(order.options, hardware=Hardware.SAME)
     told = fault(replace(order, options=options), Library())
     assert told.code == "trt_build_failed"
@@ -97,7 +97,7 @@ def test_a_tensorrt_without_strong_types_is_refused_and_a_later_one_needs_no_fla
     assert network_flags(later) == 0
 
 
-def test_what_the_parser_refuses_is_named_by_operator_and_node(order: Order) -> None:
+def test_what_the_parser_refuses_is_named_by_operator_and_node(order: PlanOrder) -> None:
     errors = [
         ParserError(operator="StringSplit", name="split", text="no importer"),
         ParserError(operator="", name="", text="and more"),
@@ -108,18 +108,18 @@ def test_what_the_parser_refuses_is_named_by_operator_and_node(order: Order) -> 
     assert fault(order, Library(OlderError(text="In node 3"))).why == "In node 3"
 
 
-def test_a_build_that_gives_nothing_tells_what_tensorrt_said_last(order: Order) -> None:
+def test_a_build_that_gives_nothing_tells_what_tensorrt_said_last(order: PlanOrder) -> None:
     told = fault(order, Library(builds=False))
     assert (told.code, told.why) == ("trt_build_failed", Logger.last)
 
 
-def test_a_profile_that_tensorrt_does_not_take_is_named(order: Order) -> None:
+def test_a_profile_that_tensorrt_does_not_take_is_named(order: PlanOrder) -> None:
     options = Options((parse_profile("bad=1x3:8x3:8x3"),))
     told = fault(replace(order, options=options), Library())
     assert (told.code, told.why) == ("trt_profile", "bad=1x3:8x3:8x3")
 
 
-def test_layers_of_another_precision_are_found_out(order: Order) -> None:
+def test_layers_of_another_precision_are_found_out(order: PlanOrder) -> None:
     facts = built(order, Library())
     model = PlanModel(Library(), HEADER, Logger(), Memory())  # type: ignore[arg-type]
     told = model.layers({"x": (8, 3)})
@@ -195,7 +195,7 @@ class Driver:
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3)])
 def test_arrays_go_to_the_gpu_and_back_whatever_their_shape(shape: tuple[int, ...]) -> None:
     driver = Driver()
-    memory = engine.Memory(lambda name: driver)
+    memory = engine.GpuMemory(lambda name: driver)
     array = np.full(shape, 7.5, np.float32)
     address, back = memory.put(array), np.zeros(shape, np.float32)
     memory.fetch(address, back)
@@ -206,4 +206,4 @@ def test_arrays_go_to_the_gpu_and_back_whatever_their_shape(shape: tuple[int, ..
 
 def test_an_error_of_the_driver_is_told_by_its_number() -> None:
     with pytest.raises(Failed, match="CUDA error 2"):
-        engine.Memory(lambda name: Driver(2))
+        engine.GpuMemory(lambda name: Driver(2))

@@ -6,16 +6,18 @@ from dataclasses import replace
 import pytest
 
 from serve.conversion.plans.accelerator import accelerated
-from serve.conversion.plans.facts import Facts, Hardware, layers_of, require_precision
+from serve.conversion.plans.facts import Hardware, PlanFacts, layers_of, require_precision
 from serve.conversion.plans.profiles import parse_profile
 from serve.conversion.request import Precision
 from serve.core.errors import GateRefused, Invalid
-from serve.core.flavours import Flavours, Machine
+from serve.core.flavours import Machine, VersionFlavours
 from serve.triton.config import parse
 from serve.triton.flavoured import configured, refused_overrides
 
 PROFILE = parse_profile("x=1x8x8x1:8x8x8x1:32x8x8x1")
-FACTS = Facts("10.13.2.6", "9.0", "NVIDIA H100", Precision.FP16, "ab" * 32, 7, profiles=(PROFILE,))
+FACTS = PlanFacts(
+    "10.13.2.6", "9.0", "NVIDIA H100", Precision.FP16, "ab" * 32, 7, profiles=(PROFILE,)
+)
 BASE = parse('backend: "onnxruntime" max_batch_size: 32')
 
 
@@ -43,9 +45,9 @@ def test_a_hardware_compatible_plan_runs_from_ampere_on() -> None:
 
 def test_facts_and_flavours_survive_their_files() -> None:
     facts = replace(FACTS, layers={"fp16": 3}, image="triton", hardware=Hardware.AMPERE)
-    assert Facts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
-    listed = Flavours((facts.flavour({}),))
-    assert Flavours.parse(listed.text()) == listed
+    assert PlanFacts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
+    listed = VersionFlavours((facts.flavour({}),))
+    assert VersionFlavours.parse(listed.text()) == listed
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_facts_and_flavours_survive_their_files() -> None:
 )
 def test_facts_that_cannot_be_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(Invalid):
-        Facts.from_json(FACTS.to_json() | change)
+        PlanFacts.from_json(FACTS.to_json() | change)
 
 
 @pytest.mark.parametrize(

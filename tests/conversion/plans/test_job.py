@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 import yaml
 
-from serve.conversion.plans.job import Place, manifest
+from serve.conversion.plans.job import PlanPlace, manifest
 from serve.core.errors import Invalid
 
-PLACE = Place("nvcr.io/nvidia/tritonserver:26.07-py3", "models", "digits-kit")
+PLACE = PlanPlace("nvcr.io/nvidia/tritonserver:26.07-py3", "models", "digits-kit")
 
 
 def job(name: str = "digits", **changes: Any) -> Any:
     known = {key: getattr(PLACE, key) for key in ("image", "claim", "folder")}
-    return yaml.safe_load(manifest(name, Place(**{**known, **changes})))
+    return yaml.safe_load(manifest(name, PlanPlace(**{**known, **changes})))
 
 
 def pod(**changes: Any) -> Any:
@@ -77,4 +77,4 @@ def test_any_name_of_a_model_makes_a_name_for_kubernetes(name: str) -> None:
 @pytest.mark.parametrize("folder", ["", "/", "../other", "a/../../b"])
 def test_a_folder_outside_of_the_volume_is_refused(folder: str) -> None:
     with pytest.raises(Invalid):
-        manifest("digits", Place(PLACE.image, "models", folder))
+        manifest("digits", PlanPlace(PLACE.image, "models", folder))

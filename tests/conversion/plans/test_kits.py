@@ -21,7 +21,7 @@ from serve.tensors.codec import http_request, read_http_reply
 from serve.tensors.contracts import Case
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.config import parse
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 
 from .kit_scene import DEVICE, IMAGE, case, doubling, make_kit, put_tools, write_entry
 
@@ -214,7 +214,7 @@ def test_the_driver_tells_compute_capability_and_name() -> None:
 @pytest.mark.slow
 def test_a_real_triton_answers_the_cases_of_a_kit(tmp_path: Path, kit: Path) -> None:
     """The ONNX file stands for the plan: here is no GPU."""
-    installed = Installation.find(Facts.here())
+    installed = Installation.find(MachineFacts.here())
     backends = build_backend_directory(installed, tmp_path)
     version = tmp_path / "repository" / "twice" / "1"
     version.mkdir(parents=True)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from serve.conversion.limits import Limits
+from serve.conversion.limits import ConversionLimits
 from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.preparation import Wanted, build_here, can_build_here, preflight
+from serve.conversion.plans.preparation import WantedPlan, build_here, can_build_here, preflight
 from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
 
 from .kit_scene import doubling
 
-LIMITS = Limits(memory=1 << 30, seconds=60)
+LIMITS = ConversionLimits(memory=1 << 30, seconds=60)
 
 
 def looked_at(model: bytes, folder: Path) -> tuple[Precision, list[Mapping[str, Any]]]:
@@ -56,7 +56,7 @@ def test_a_file_that_is_broken_is_a_fault_and_no_traceback(tmp_path: Path, model
 def test_without_tensorrt_no_plan_is_built_here(tmp_path: Path) -> None:
     """TensorRT is no part of the environment that tests run in."""
     assert not can_build_here()
-    wanted = Wanted(tmp_path / "model.onnx", Options(), Precision.FP32)
+    wanted = WantedPlan(tmp_path / "model.onnx", Options(), Precision.FP32)
     with pytest.raises(ConversionFailed) as refused:
         asyncio.run(build_here(wanted, tmp_path / "work", limits=LIMITS, on_event=print))
     assert refused.value.code == "trt_missing"

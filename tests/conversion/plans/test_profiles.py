@@ -4,15 +4,15 @@ import pytest
 
 from serve.conversion.plans.profiles import Profile, parse_profile, profiles
 from serve.core.errors import ConversionFailed
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 
 
-def taking(**shapes: tuple[int, ...] | None) -> Signature:
-    inputs = tuple(TensorSpec(name, "FP32", shape) for name, shape in shapes.items())
-    return Signature("onnx", inputs, (TensorSpec("y", "FP32", (-1, 10)),))
+def taking(**shapes: tuple[int, ...] | None) -> ModelSignature:
+    inputs = tuple(ModelTensor(name, "FP32", shape) for name, shape in shapes.items())
+    return ModelSignature("onnx", inputs, (ModelTensor("y", "FP32", (-1, 10)),))
 
 
-def why(signature: Signature, largest: int, *given: str) -> str:
+def why(signature: ModelSignature, largest: int, *given: str) -> str:
     with pytest.raises(ConversionFailed) as refused:
         profiles(signature, largest, map(parse_profile, given))
     assert refused.value.code == "trt_profile"

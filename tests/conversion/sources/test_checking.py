@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from serve.conversion.sources import Kind, check_source, choose_signature, digest_of, size_of
+from serve.conversion.sources import SourceKind, check_source, choose_signature, digest_of, size_of
 from serve.conversion.sources.messages import MOST_FIELDS
 from serve.core.errors import ConversionFailed
 
@@ -37,10 +37,10 @@ def savedmodel(folder: Path) -> Path:
 
 
 def test_each_kind_is_told(tmp_path: Path) -> None:
-    assert check_source(savedmodel(tmp_path / "m")) is Kind.SAVEDMODEL
-    assert check_source(keras(tmp_path / "m.keras")) is Kind.KERAS
-    assert check_source(h5(tmp_path / "m.h5")) is Kind.H5
-    assert check_source(save(copying(), tmp_path / "m.onnx")) is Kind.ONNX
+    assert check_source(savedmodel(tmp_path / "m")) is SourceKind.SAVEDMODEL
+    assert check_source(keras(tmp_path / "m.keras")) is SourceKind.KERAS
+    assert check_source(h5(tmp_path / "m.h5")) is SourceKind.H5
+    assert check_source(save(copying(), tmp_path / "m.onnx")) is SourceKind.ONNX
 
 
 def test_what_is_no_model_is_told_apart_from_what_is_not_there(tmp_path: Path) -> None:

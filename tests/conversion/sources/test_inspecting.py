@@ -9,7 +9,7 @@ import pytest
 from serve.conversion.sources.inspection import Inspection
 from serve.conversion.sources.inspector import inspect
 from serve.conversion.sources.keras_config import Layer
-from serve.conversion.sources.kinds import Kind
+from serve.conversion.sources.kinds import SourceKind
 from serve.conversion.sources.operator_scan import Operator
 from serve.core.errors import ConversionFailed
 
@@ -31,7 +31,7 @@ def codes(found: Inspection) -> list[str]:
 def test_a_savedmodel_tells_everything_without_tensorflow(tmp_path: Path) -> None:
     found = look(calling(tmp_path / "m", [node("y", "Relu", "x")], "y:0"))
     assert (found.kind, found.chosen, found.tags) == (
-        Kind.SAVEDMODEL,
+        SourceKind.SAVEDMODEL,
         "serving_default",
         ("serve",),
     )
@@ -81,7 +81,7 @@ def test_a_keras_model_tells_its_layers_without_keras(suffix: str, tmp_path: Pat
 
 def test_an_onnx_file_tells_its_operators() -> None:
     found = look(EXAMPLE)
-    assert found.kind is Kind.ONNX
+    assert found.kind is SourceKind.ONNX
     assert "Softmax" in {each.name for each in found.operators}
     assert found.facts["opset"]["ai.onnx"] == 18
     assert found.faults == ()

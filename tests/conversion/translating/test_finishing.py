@@ -9,11 +9,11 @@ from serve.conversion.graphs.blame import blamed
 from serve.conversion.graphs.last_steps import IR_VERSION, finish, serialized
 from serve.conversion.graphs.session import OnnxModel
 from serve.core.errors import ConversionFailed
-from serve.tensors.signature import Signature, TensorSpec
+from serve.tensors.signature import ModelSignature, ModelTensor
 
 FLOAT = TensorProto.FLOAT
-PAIR = Signature(
-    "savedmodel", (TensorSpec("a", "FP32", (-1, 2)),), (TensorSpec("y", "FP32", (-1, 2)),)
+PAIR = ModelSignature(
+    "savedmodel", (ModelTensor("a", "FP32", (-1, 2)),), (ModelTensor("y", "FP32", (-1, 2)),)
 )
 
 
@@ -62,8 +62,8 @@ def test_a_node_keeps_its_scope_without_the_calls_around_it() -> None:
 
 
 def test_an_input_that_nothing_uses_is_still_there() -> None:
-    signature = Signature(
-        "savedmodel", (*PAIR.inputs, TensorSpec("b", "FP32", (-1, 2))), PAIR.outputs
+    signature = ModelSignature(
+        "savedmodel", (*PAIR.inputs, ModelTensor("b", "FP32", (-1, 2))), PAIR.outputs
     )
     node = helper.make_node("Relu", ["a"], ["y"])
     finished = OnnxModel(serialized(finish(model(node, inputs=("a", "b")), signature)))
@@ -79,7 +79,7 @@ def test_the_numbers_stay_the_same() -> None:
 
 
 def test_what_was_onnx_already_keeps_its_inner_names() -> None:
-    own = Signature("onnx", PAIR.inputs, PAIR.outputs)
+    own = ModelSignature("onnx", PAIR.inputs, PAIR.outputs)
     assert [each.name for each in finish(scaling(), own).graph.node] == ["Call/scale__12", "shift"]
 
 

@@ -10,9 +10,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 from serve.core.errors import ConversionFailed
-from serve.tensors.signature import TensorSpec
+from serve.tensors.signature import ModelTensor
 
 from ..zoo import ROWS
 
@@ -34,7 +34,7 @@ def test_a_source_model_tells_its_signature_and_answers_by_name(
     translating: ModuleType, network: Path
 ) -> None:
     source = translating.SourceModel(network, "serving_default")
-    assert source.signature.inputs == (TensorSpec("pixels", "FP32", (-1, 16, 16, 3)),)
+    assert source.signature.inputs == (ModelTensor("pixels", "FP32", (-1, 16, 16, 3)),)
     assert [spec.name for spec in source.signature.outputs] == ["features", "logits"]
     answer = source({"pixels": np.ones((2, 16, 16, 3), np.float32)})
     assert {name: array.shape for name, array in answer.items()} == {
@@ -74,7 +74,7 @@ def test_no_pass_of_the_optimiser_has_to_be_repeated_with_copies(
     translating.translate(
         translating.prepare(source, tmp_path),
         "serving_default",
-        Request(str(source)),
+        ConversionRequest(str(source)),
         lambda kind, **facts: notes.append(facts.get("text", kind)),
     )
     assert notes == []
@@ -100,7 +100,7 @@ def test_an_error_in_the_log_is_a_fault_with_operator_and_node(translating: Modu
 def test_only_images_have_channels_to_put_first(translating: ModuleType, network: Path) -> None:
     signature = translating.SourceModel(network, "serving_default").signature
     turned = translating.channels_first(signature, ["pixels"])
-    assert turned.inputs == (TensorSpec("pixels", "FP32", (-1, 3, 16, 16)),)
+    assert turned.inputs == (ModelTensor("pixels", "FP32", (-1, 3, 16, 16)),)
     with pytest.raises(ConversionFailed) as caught:
         translating.channels_first(signature, ["other"])
     assert caught.value.code == "unsupported_input"

@@ -10,10 +10,10 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from serve.conversion.child_events import Telling
-from serve.conversion.job import Task, fault_of
+from serve.conversion.child_events import EventTeller
+from serve.conversion.job import ConversionTask, fault_of
 from serve.conversion.pipeline import run
-from serve.conversion.request import Request
+from serve.conversion.request import ConversionRequest
 
 from . import ROWS, Row
 
@@ -50,10 +50,10 @@ def _converted(row: Row, source: Path, place: Path) -> Ended:
     work, scratch = place / "work", place / "scratch"
     work.mkdir()
     scratch.mkdir()
-    request = Request(str(source), signature=row.signature, nchw=row.nchw)
-    telling = Telling()
+    request = ConversionRequest(str(source), signature=row.signature, nchw=row.nchw)
+    telling = EventTeller()
     try:
-        run(Task(request, source, None, None, None, work, scratch, MEMORY), telling)
+        run(ConversionTask(request, source, None, None, None, work, scratch, MEMORY), telling)
     except Exception as error:
         fault = fault_of(error, telling.stage)
         words = (fault.code, fault.why, fault.operator, fault.node)

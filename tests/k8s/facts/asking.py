@@ -12,7 +12,7 @@ from typing import Any
 
 from fake_kubernetes import Asked, FakeApi
 
-from serve.admin.keda.service import Asked as Question
+from serve.admin.keda.service import KedaCall as Question
 from serve.triton.discovery.endpoints import Listing, read
 from serve.triton.discovery.kubernetes import Cluster, EndpointSlices
 

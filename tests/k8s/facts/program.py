@@ -37,13 +37,13 @@ from obstore.exceptions import GenericError, UnknownConfigurationKeyError
 from serve.app import tls
 from serve.app.control import ControlPlane
 from serve.app.usage import families
-from serve.app.worker import Worker
+from serve.app.worker import ProxyWorker
 from serve.cli.credentials import VARIABLE
 from serve.cli.main import app
 from serve.core import errors, pods
 from serve.settings import PREFIX, Settings
 from serve.triton import metrics as triton_metrics
-from serve.triton.installation import Facts, Installation
+from serve.triton.installation import Installation, MachineFacts
 from serve.trust import CACERT, CLIENT_CERT, CLIENT_KEY
 from serve.wire.status import http_status
 
@@ -112,7 +112,7 @@ def metrics(folder: Path) -> Iterator[tuple[str, str, Any]]:
     """Every metric with its labels, as the metrics port and the admin port show them."""
     given = Settings(state=str(folder), triton=("one=127.0.0.1:1:2:3",), model_repo="")
     seen = (
-        *Worker(given, 0, secret="-").registry.collect(),
+        *ProxyWorker(given, 0, secret="-").registry.collect(),
         *asyncio.run(_control(given)).registry.collect(),
         *families({}),
         *tls.families(),
@@ -130,7 +130,7 @@ def metrics(folder: Path) -> Iterator[tuple[str, str, Any]]:
 
 def triton() -> Iterator[tuple[str, str, Any]]:
     """The flags of the Triton that is installed here, and the metrics that are read of it."""
-    found = Installation.find(Facts.here())
+    found = Installation.find(MachineFacts.here())
     told = subprocess.run(
         [str(found.binary), "--help"],
         env=found.environment({}),

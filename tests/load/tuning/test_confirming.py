@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from serve.load.tuner.confirmation import Duel, Round, Staircase, compared
+from serve.load.tuner.confirmation import ConfirmationRound, Duel, Staircase, compared
 
 
 def duel(baseline: float, winner: float, rounds: int, noise: float = 0.0) -> Duel:
@@ -70,7 +70,7 @@ def test_rounds_before_both_sides_stand_where_they_belong_do_not_count():
 def test_a_baseline_that_never_meets_the_objective_counts_from_the_first_round_on():
     one = Duel(60.0, 100.0)
     one.told(False, True)
-    assert one.rounds == [Round(60.0, 100.0)]
+    assert one.rounds == [ConfirmationRound(60.0, 100.0)]
 
 
 def test_a_duel_goes_on_where_it_was():

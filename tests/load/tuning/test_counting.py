@@ -1,6 +1,6 @@
 """What Triton counts between two readings."""
 
-from serve.capacity.service import Point
+from serve.capacity.service import ExecutionPoint
 from serve.load.tuner.execution_counts import rises
 
 
@@ -24,10 +24,10 @@ def test_executions_are_counted_by_size_with_all_that_they_take():
     before = page((5, 100), b1=(5, 5000))
     after = page((25, 2100), b1=(15, 15000), b4=(2, 4000))
     found = rises(before, after)
-    assert found.points == (Point(1, 1030e-9, 10.0), Point(4, 2030e-9, 2.0))
+    assert found.points == (ExecutionPoint(1, 1030e-9, 10.0), ExecutionPoint(4, 2030e-9, 2.0))
     assert found.queue == 2000 / 20 / 1e9
 
 
 def test_a_version_that_was_loaded_anew_counts_from_zero():
     found = rises(page((9, 900), b1=(9, 9000)), page((2, 50), b1=(2, 2000)))
-    assert found.points == (Point(1, 1030e-9, 2.0),)
+    assert found.points == (ExecutionPoint(1, 1030e-9, 2.0),)

@@ -6,38 +6,40 @@ from typing import Any
 
 import pytest
 
-from serve.capacity.measurements import Calibration, Trial
-from serve.capacity.setup import Setup
+from serve.capacity.measurements import Calibration, OpenLoopTrial
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
-from serve.load.plan import Lane, Payload, Plan, Protocol, Shape
-from serve.load.reports.report import Run
+from serve.load.plan import Lane, LaneProtocol, LoadPlan, Payload, RateShape
+from serve.load.reports.report import LoadRun
 from serve.load.tuner.execution_counts import Statistics
-from serve.load.tuner.measurements import Measuring, Workload, parse_rows
+from serve.load.tuner.measurements import MeasuredWorkload, Measuring, parse_rows
 
 from ..records import run_of
 
-LANE = Lane("grpc", Protocol.GRPC, "127.0.0.1:9", "/m", (Payload(b"x"),))
+LANE = Lane("grpc", LaneProtocol.GRPC, "127.0.0.1:9", "/m", (Payload(b"x"),))
 OBJECTIVE = Objective(99, 0.05)
-SETUP = Setup(8)
+SETUP = BatchSetup(8)
 
 
 class Maker:
     """Answers each plan with the next of these runs, and remembers the plans."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self.plans: list[Plan] = []
+    def __init__(self, runs: Sequence[LoadRun]) -> None:
+        self.plans: list[LoadPlan] = []
         self._runs = list(runs)
 
-    async def __call__(self, plan: Plan, statistics: Statistics) -> Run:
+    async def __call__(self, plan: LoadPlan, statistics: Statistics) -> LoadRun:
         self.plans.append(plan)
         return self._runs.pop(0)
 
 
-def measuring(*runs: Run, workload: Workload | None = None, **more: Any) -> tuple[Measuring, Maker]:
+def measuring(
+    *runs: LoadRun, workload: MeasuredWorkload | None = None, **more: Any
+) -> tuple[Measuring, Maker]:
     maker = Maker(runs)
     one = Measuring(
-        workload or Workload((LANE,)),
+        workload or MeasuredWorkload((LANE,)),
         OBJECTIVE,
         Statistics("127.0.0.1:9", "m", 1),
         unit=4.0,
@@ -50,7 +52,7 @@ def measuring(*runs: Run, workload: Workload | None = None, **more: Any) -> tupl
 def test_a_calibration_is_a_closed_loop_and_a_trial_an_open_one():
     one, maker = measuring(run_of(4, is_open=False), run_of(4))
     asyncio.run(one.measure(Calibration(SETUP, 16)))
-    asyncio.run(one.measure(Trial(SETUP, 100.0, weight=2.0)))
+    asyncio.run(one.measure(OpenLoopTrial(SETUP, 100.0, weight=2.0)))
     closed, opened = maker.plans
     assert closed.closed is not None and closed.closed.users == 16 and closed.seconds == 4.0
     assert opened.arrivals is not None and opened.arrivals.rate == 100.0 and opened.seconds == 8.0
@@ -59,22 +61,22 @@ def test_a_calibration_is_a_closed_loop_and_a_trial_an_open_one():
 
 def test_a_slow_trial_lasts_until_there_are_enough_calls_for_a_quantile():
     one, maker = measuring(run_of(10, 10.0), run_of(24, 1.0))
-    asyncio.run(one.measure(Trial(SETUP, 10.0)))
-    asyncio.run(one.measure(Trial(SETUP, 0.5)))
+    asyncio.run(one.measure(OpenLoopTrial(SETUP, 10.0)))
+    asyncio.run(one.measure(OpenLoopTrial(SETUP, 0.5)))
     assert [plan.seconds for plan in maker.plans] == [10.0, 24.0]
 
 
 def test_a_trial_in_which_the_generator_was_the_limit_is_made_once_more():
     slow, good = run_of(4, busiest=0.99), run_of(4)
     one, maker = measuring(slow, good)
-    found = asyncio.run(one.measure(Trial(SETUP, 100.0)))
+    found = asyncio.run(one.measure(OpenLoopTrial(SETUP, 100.0)))
     assert (found.repeated, found.doubt, len(maker.plans)) == (True, "", 2)
 
 
 def test_a_trace_is_as_fast_as_the_rate_and_begins_again_at_its_end():
-    workload = Workload((LANE,), trace=(0.0, 1.0, 1.5, 6.0))
+    workload = MeasuredWorkload((LANE,), trace=(0.0, 1.0, 1.5, 6.0))
     arrivals = workload.at(10.0, 4.0)
-    assert arrivals.shape is Shape.TRACE
+    assert arrivals.shape is RateShape.TRACE
     assert len(arrivals.times) == pytest.approx(40, abs=4)
     assert list(arrivals.times) == sorted(arrivals.times) and arrivals.times[-1] < 4.0
     gaps = [arrivals.times[1] - arrivals.times[0], arrivals.times[2] - arrivals.times[1]]

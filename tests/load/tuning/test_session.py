@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 from capacity.simulated_server import UNIT, SimulatedServer
 
-from serve.capacity.measurements import Ask, Trial
+from serve.capacity.measurements import Ask, OpenLoopTrial
 from serve.capacity.search import Halving, candidates
-from serve.capacity.service import Service
-from serve.capacity.setup import Setup
+from serve.capacity.service import ServiceTime
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid, NotFound, TritonFailed
 from serve.core.objectives import Objective
-from serve.load.tuner.measurements import Result, Stopped
+from serve.load.tuner.measurements import MeasurementResult, Stopped
 from serve.load.tuner.outcome import outcome_of
 from serve.load.tuner.page import render
 from serve.load.tuner.report import document
 from serve.load.tuner.session import LOWER, Now, Session
 from serve.load.tuner.setups import setup_of
-from serve.load.tuner.state import State, Subject
+from serve.load.tuner.state import TuningState, TuningSubject
 
 OBJECTIVE = Objective(99, 0.05)
 PRESENT = {"max_batch_size": 16, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]}
-FLAT = Service(0.010, 0.0002, scatter=0.05)  # what batching is made for
-STEEP = Service(0.0001, 0.010, scatter=0.05)  # what batching gives nothing for
+FLAT = ServiceTime(0.010, 0.0002, scatter=0.05)  # what batching is made for
+STEEP = ServiceTime(0.0001, 0.010, scatter=0.05)  # what batching gives nothing for
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Bench:
 class Measuring:
     """Stands for `Measuring`: the simulated server's answers, and a clock that they move."""
 
-    def __init__(self, service: Service, *, stops_after: int = 10_000) -> None:
+    def __init__(self, service: ServiceTime, *, stops_after: int = 10_000) -> None:
         self.server = SimulatedServer(service, 0.0005, OBJECTIVE)
         self.now = 0.0
         self.doubt = ""
@@ -63,44 +63,44 @@ class Measuring:
     def seconds(self, ask: Ask) -> float:
         return UNIT * ask.weight
 
-    async def measure(self, ask: Ask) -> Result:
+    async def measure(self, ask: Ask) -> MeasurementResult:
         if len(self.server.asked) >= self._stops_after:
             raise Stopped
         self.now += self.seconds(ask) + 1.0
-        return Result(self.server.answer(ask), self.doubt)
+        return MeasurementResult(self.server.answer(ask), self.doubt)
 
 
 class Busy(Measuring):
     """A machine that other load slows down as soon as calls come faster than `most` a second."""
 
-    def __init__(self, service: Service, most: float) -> None:
+    def __init__(self, service: ServiceTime, most: float) -> None:
         super().__init__(service)
         self._most = most
 
-    async def measure(self, ask: Ask) -> Result:
+    async def measure(self, ask: Ask) -> MeasurementResult:
         result = await super().measure(ask)
-        if isinstance(ask, Trial) and ask.rate > self._most:
+        if isinstance(ask, OpenLoopTrial) and ask.rate > self._most:
             late = replace(result.measured, latency=0.4, p99=0.4)
             return replace(result, measured=late)
         return result
 
 
-def new(config: dict[str, Any] = PRESENT) -> State:
+def new(config: dict[str, Any] = PRESENT) -> TuningState:
     grid = [*candidates(16, instances=1, objective=OBJECTIVE)]
     present = setup_of(config)
     grid += [] if present in grid else [present]
-    subject = Subject("m", 1, str(OBJECTIVE), "1", "Poisson arrivals", "", config, {})
-    return State(subject, Halving(grid, OBJECTIVE, most=24), "2026-11-22T10:00:00+00:00")
+    subject = TuningSubject("m", 1, str(OBJECTIVE), "1", "Poisson arrivals", "", config, {})
+    return TuningState(subject, Halving(grid, OBJECTIVE, most=24), "2026-11-22T10:00:00+00:00")
 
 
 def tuned(
     folder: Path,
     measuring: Measuring,
-    state: State | None = None,
+    state: TuningState | None = None,
     *,
     bench: Bench | None = None,
     budget: float = 2000.0,
-) -> tuple[State, list[Now]]:
+) -> tuple[TuningState, list[Now]]:
     told: list[Now] = []
     state = state or new()
     session = Session(
@@ -143,7 +143,7 @@ def test_a_tuning_goes_on_after_a_kill_with_all_that_was_measured(tmp_path):
     killed = Measuring(FLAT, stops_after=7)
     with pytest.raises(Stopped):
         tuned(tmp_path / "killed", killed)
-    state = State.read(tmp_path / "killed")
+    state = TuningState.read(tmp_path / "killed")
     assert len(state.entries) == 7
     again = Measuring(FLAT)
     again.server.asked = killed.server.asked  # the same noise
@@ -156,7 +156,7 @@ def test_a_tuning_goes_on_after_a_kill_with_all_that_was_measured(tmp_path):
 def test_more_time_goes_on_with_a_search_that_the_budget_has_ended(tmp_path):
     state, _ = tuned(tmp_path, Measuring(FLAT), budget=150.0)
     before, rival = len(state.entries), state.rival
-    again = State.read(tmp_path)
+    again = TuningState.read(tmp_path)
     assert again.rival == rival
     tuned(tmp_path, Measuring(FLAT), again)
     assert len(again.entries) > before
@@ -190,7 +190,7 @@ def test_where_everything_is_missed_the_present_configuration_is_tried_with_less
 
 def test_an_objective_that_one_call_alone_misses_is_refused(tmp_path):
     with pytest.raises(Invalid, match="no configuration can meet p99<50ms"):
-        tuned(tmp_path, Measuring(Service(0.2, 0.001)))
+        tuned(tmp_path, Measuring(ServiceTime(0.2, 0.001)))
 
 
 def test_the_report_is_plain_json_and_its_page_stands_alone(tmp_path):
@@ -206,4 +206,4 @@ def test_the_report_is_plain_json_and_its_page_stands_alone(tmp_path):
     text = render(page)
     assert "Improved." in text and "<svg" in text
     assert "&lt;m&gt;" in text and "<script" not in text
-    assert Setup(16, 1, batches=False) == outcome_of(state).present
+    assert BatchSetup(16, 1, batches=False) == outcome_of(state).present

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.capacity.setup import Setup
+from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.load.tuner.setups import (
     fields_of_setup,
@@ -32,10 +32,10 @@ WHOLE_BATCH = {"max_batch_size": 8, "dynamic_batching": {"preferred_batch_size":
 @pytest.mark.parametrize(
     ("config", "setup"),
     [
-        (CONFIG, Setup(8, 2, delay=500e-6, preferred=(4, 8))),
-        ({}, Setup(0, 1, batches=False)),
-        ({"instance_group": GPUS}, Setup(0, 5, batches=False)),  # once for each of their GPUs
-        (WHOLE_BATCH, Setup(8)),  # Triton fills in the whole batch as the preferred size
+        (CONFIG, BatchSetup(8, 2, delay=500e-6, preferred=(4, 8))),
+        ({}, BatchSetup(0, 1, batches=False)),
+        ({"instance_group": GPUS}, BatchSetup(0, 5, batches=False)),  # once for each of their GPUs
+        (WHOLE_BATCH, BatchSetup(8)),  # Triton fills in the whole batch as the preferred size
     ],
 )
 def test_a_configuration_is_read_as_a_setup(config, setup):
@@ -46,9 +46,9 @@ def test_a_configuration_is_read_as_a_setup(config, setup):
     ("setup", "override", "fields"),
     [
         (setup_of(CONFIG), {}, {}),
-        (Setup(8, 2, batches=False), {}, {"dynamic_batching": None}),
+        (BatchSetup(8, 2, batches=False), {}, {"dynamic_batching": None}),
         (
-            Setup(8, 3, delay=500e-6, preferred=(4, 8)),
+            BatchSetup(8, 3, delay=500e-6, preferred=(4, 8)),
             {"response_cache": {"enable": True}},
             {
                 "response_cache": {"enable": True},
@@ -56,7 +56,7 @@ def test_a_configuration_is_read_as_a_setup(config, setup):
             },
         ),
         (
-            Setup(16, 2, delay=0.002),
+            BatchSetup(16, 2, delay=0.002),
             {},
             {
                 "max_batch_size": 16,
@@ -73,13 +73,13 @@ def test_fields_say_only_what_has_to_differ(setup, override, fields):
 
 
 def test_the_same_change_is_told_as_options_of_set():
-    assert flags_of_setup(Setup(16, 1, delay=0.002), CONFIG) == (
+    assert flags_of_setup(BatchSetup(16, 1, delay=0.002), CONFIG) == (
         *("--max-batch-size", "16", "--delay", "2000us", "--preferred", "none"),
         *("--instances", "1"),
     )
-    assert flags_of_setup(Setup(8, 2, batches=False), CONFIG) == ("--off",)
+    assert flags_of_setup(BatchSetup(8, 2, batches=False), CONFIG) == ("--off",)
     plain = {"max_batch_size": 8}
-    assert flags_of_setup(Setup(8, preferred=(4,)), plain) == ("--on", "--preferred", "4")
+    assert flags_of_setup(BatchSetup(8, preferred=(4,)), plain) == ("--on", "--preferred", "4")
 
 
 def test_what_triton_tells_is_read_without_what_says_nothing():

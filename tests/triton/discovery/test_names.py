@@ -9,7 +9,7 @@ from ticking import Ticks
 from serve.core.errors import ServegateError
 from serve.core.replicas import Replica
 from serve.triton.discovery.endpoints import Listing
-from serve.triton.discovery.names import Names, replicas_at, resolve
+from serve.triton.discovery.names import NamedReplicas, replicas_at, resolve
 
 MODEL = Replica("dns=tritons:1:2:3@a100", "tritons", 1, 2, 3, "a100")
 FOUR, SIX = socket.AF_INET, socket.AF_INET6
@@ -55,7 +55,9 @@ def looks(resolver: FakeResolver, *then: Mapping[int, Answer]) -> list[list[str]
 
     async def work() -> list[list[str] | str]:
         heard, ticks = Heard(), Ticks()
-        running = asyncio.create_task(Names(MODEL, resolve=resolver, sleep=ticks).run(heard))
+        running = asyncio.create_task(
+            NamedReplicas(MODEL, resolve=resolver, sleep=ticks).run(heard)
+        )
         await ticks.asked()
         for answers in then:
             resolver.answers |= answers
@@ -130,7 +132,9 @@ def test_names_are_resolved_as_this_machine_does() -> None:
 def test_a_resolver_that_answers_is_well() -> None:
     async def work() -> tuple[int, int]:
         resolver, heard, ticks = FakeResolver(AGAIN), Heard(), Ticks()
-        running = asyncio.create_task(Names(MODEL, resolve=resolver, sleep=ticks).run(heard))
+        running = asyncio.create_task(
+            NamedReplicas(MODEL, resolve=resolver, sleep=ticks).run(heard)
+        )
         await ticks.asked()
         before = heard.wells
         resolver.answers[FOUR] = ["10.0.0.1"]

@@ -3,7 +3,7 @@
 import pytest
 from endpoint_slices import endpoint_slice, pod
 
-from serve.triton.discovery.endpoint_slices import Lines, Slices, pause
+from serve.triton.discovery.endpoint_slices import LineBuffer, Slices, pause
 
 
 def names(slices: Slices) -> list[str]:
@@ -63,7 +63,7 @@ def test_an_event_that_is_none_is_no_event() -> None:
 def test_lines_are_the_same_in_whatever_pieces_they_come() -> None:
     for size in (1, 2, 3, 5, 100):
         text = b'{"a":1}\n\n{"b":2}\r\n{"c":3}\n{"half'
-        lines = Lines(100)
+        lines = LineBuffer(100)
         found = [
             line for at in range(0, len(text), size) for line in lines.feed(text[at : at + size])
         ]
@@ -72,14 +72,14 @@ def test_lines_are_the_same_in_whatever_pieces_they_come() -> None:
 
 def test_a_line_that_is_too_long_is_refused_before_it_ends() -> None:
     for pieces in ([b"x" * 11], [b"x" * 6, b"x" * 5], [b"x" * 11 + b"\n"]):
-        lines = Lines(10)
+        lines = LineBuffer(10)
         with pytest.raises(ValueError, match="more than 10 bytes"):
             for piece in pieces:
                 lines.feed(piece)
 
 
 def test_a_line_of_the_longest_length_is_taken() -> None:
-    assert Lines(10).feed(b"x" * 10 + b"\n") == [b"x" * 10]
+    assert LineBuffer(10).feed(b"x" * 10 + b"\n") == [b"x" * 10]
 
 
 def test_pauses_double_up_to_ten_seconds_and_have_chance_in_them() -> None:

@@ -5,7 +5,7 @@ from refusals import refusal
 
 from serve.core.errors import Invalid
 from serve.triton.edits import values
-from serve.triton.edits.values import Group, Sample
+from serve.triton.edits.values import InstanceGroup, WarmupSample
 
 
 def test_a_time_is_read_in_microseconds() -> None:
@@ -75,11 +75,11 @@ def test_what_is_no_queue_policy_is_refused() -> None:
 
 def test_instances_are_a_number_and_where_they_run() -> None:
     for text, group in (
-        ("2", Group(2)),
-        ("cpu:2", Group(2, "KIND_CPU")),
-        ("gpu:1@0,1", Group(1, "KIND_GPU", (0, 1))),
-        ("1@3", Group(1, "KIND_GPU", (3,))),
-        ("auto:1", Group(1, "KIND_AUTO")),
+        ("2", InstanceGroup(2)),
+        ("cpu:2", InstanceGroup(2, "KIND_CPU")),
+        ("gpu:1@0,1", InstanceGroup(1, "KIND_GPU", (0, 1))),
+        ("1@3", InstanceGroup(1, "KIND_GPU", (3,))),
+        ("auto:1", InstanceGroup(1, "KIND_AUTO")),
     ):
         assert values.group(text, "--instances") == group, text
 
@@ -100,7 +100,9 @@ def test_a_resource_has_a_name_a_count_and_perhaps_all_of_the_triton() -> None:
 
 
 def test_a_sample_says_its_batch_its_data_and_how_often() -> None:
-    assert values.sample("batch=8,data=random,count=2", "--warmup") == Sample(8, "random_data", 2)
+    assert values.sample("batch=8,data=random,count=2", "--warmup") == WarmupSample(
+        8, "random_data", 2
+    )
     shaped = values.sample("batch=1,dims=x:3x224", "--warmup")
     assert shaped.dims == {"x": [3, 224]}
     for wrong in ("batch", "batch=x", "data=ones", "size=8", "dims=x:3xy"):

@@ -42,20 +42,20 @@ class Bundle(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Where one file of `Parts` lies."""
+class BundlePart:
+    """Where one file of `FileBundle` lies."""
 
     path: str
     start: int
     size: int
 
 
-class Parts:
+class FileBundle:
     """Files that were sent one by one and lie behind each other in one file."""
 
-    def __init__(self, file: Path, parts: Sequence[Part]) -> None:
+    def __init__(self, file: Path, parts: Sequence[BundlePart]) -> None:
         self._file = file
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, BundlePart] = {}
         for part in parts:
             path = checked_path(part.path)
             if path in self._parts:
@@ -63,7 +63,7 @@ class Parts:
             self._parts[path] = part
 
     def __repr__(self) -> str:
-        return f"<Parts {len(self._parts)}>"
+        return f"<FileBundle {len(self._parts)}>"
 
     def paths(self) -> Sequence[str]:
         """All of them, in the order in which they were sent."""

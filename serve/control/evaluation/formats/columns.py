@@ -19,7 +19,7 @@ from typing import Any
 from serve.control.evaluation.formats.folder import picture
 from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 
 _LABELS = ("label", "labels", "class", "target", "y")
 _LIST, _NUMBER, _TEXT, _PICTURE = "a list", "a number", "a text", "a picture"
@@ -57,7 +57,7 @@ def columns_of(names: Sequence[str], label: str, slices: Sequence[str]) -> Colum
     return Columns(label, tuple(slices), inputs)
 
 
-class Reader:
+class ColumnReader:
     """Makes rows of cells; the first row says what each column is."""
 
     def __init__(self, columns: Columns) -> None:
@@ -66,11 +66,11 @@ class Reader:
         self._vector: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Reader {self._columns.inputs}>"
+        return f"<ColumnReader {self._columns.inputs}>"
 
     def row(self, values: Mapping[str, Any], where: str) -> Fresh:
         """One row; `Invalid` says which cell does not fit."""
-        cells: dict[str, Given] = {}
+        cells: dict[str, GivenInput] = {}
         numbers = []
         if not self._kinds:
             self._kinds = {name: _kind(values[name]) for name in self._columns.inputs}
@@ -89,18 +89,18 @@ class Reader:
             else:
                 cells[name] = _given(value, kind, f"{where}, column '{name}'")
         if numbers:
-            cells[""] = Given(Form.JSON, json.dumps(numbers).encode())
+            cells[""] = GivenInput(InputForm.JSON, json.dumps(numbers).encode())
         slices = {name: _text(values[name]) for name in self._columns.slices}
         label = _text(values[self._columns.label])
         return Fresh(label, cells, slices=slices, vector=self._vector)
 
 
-def _given(value: Any, kind: str, where: str) -> Given:
+def _given(value: Any, kind: str, where: str) -> GivenInput:
     if kind == _LIST:
-        return Given(Form.JSON, json.dumps(value).encode())
+        return GivenInput(InputForm.JSON, json.dumps(value).encode())
     if kind == _PICTURE:
         return picture(value, where)
-    return Given(Form.TEXT, str(value).encode())
+    return GivenInput(InputForm.TEXT, str(value).encode())
 
 
 def _kind(value: Any) -> str:

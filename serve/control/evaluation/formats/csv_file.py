@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
-from serve.control.evaluation.formats.columns import Reader, columns_of
+from serve.control.evaluation.formats.columns import ColumnReader, columns_of
 from serve.control.evaluation.formats.lines import read_lines
 from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid
@@ -15,7 +15,7 @@ def read_csv(file: BinaryIO, label: str, slices: Sequence[str]) -> Iterator[Fres
     lines = read_lines(file)
     names = next(lines).cells
     columns = columns_of(names, label, slices)
-    reader = Reader(columns)
+    reader = ColumnReader(columns)
     inputs = frozenset(columns.inputs)
     for line in lines:
         where = f"line {line.number}"

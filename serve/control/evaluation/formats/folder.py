@@ -14,7 +14,7 @@ from serve.control.evaluation.formats.bundle import Bundle
 from serve.control.evaluation.formats.lines import read_lines
 from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 from serve.tensors.preprocessing import FORMATS, MAX_PIXELS
 
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
@@ -43,7 +43,7 @@ def read_folder(bundle: Bundle, notes: list[str]) -> Iterator[Fresh]:
         yield Fresh(folder.rpartition("/")[2], {"": picture(bundle.read(path), path)}, name=path)
 
 
-def picture(data: bytes, name: str) -> Given:
+def picture(data: bytes, name: str) -> GivenInput:
     """A picture that can be decoded; `Invalid` otherwise."""
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
@@ -62,7 +62,7 @@ def picture(data: bytes, name: str) -> Given:
             why=str(error) or type(error).__name__,
             try_this=f"use one of the formats {', '.join(FORMATS)}",
         ) from error
-    return Given(Form.IMAGE, data, name)
+    return GivenInput(InputForm.IMAGE, data, name)
 
 
 def _listed(bundle: Bundle, listed: str, paths: Sequence[str], notes: list[str]) -> Iterator[Fresh]:

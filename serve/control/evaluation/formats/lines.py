@@ -13,14 +13,14 @@ _MOST_COLUMNS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RecordLine:
     """One record of the file, and the line on which it ends."""
 
     number: int
     cells: Sequence[str]
 
 
-def read_lines(file: BinaryIO) -> Iterator[Line]:
+def read_lines(file: BinaryIO) -> Iterator[RecordLine]:
     """The header, then every record with as many cells; `Invalid` names the line."""
     csv.field_size_limit(LARGEST_CELL)  # of the whole process, which reads no other CSV
     reader = csv.reader(_bounded(file), strict=True)
@@ -40,7 +40,7 @@ def read_lines(file: BinaryIO) -> Iterator[Line]:
                     f"line {reader.line_num} has {len(cells)} cells",
                     why=f"the header has {width}",
                 )
-            yield Line(reader.line_num, cells)
+            yield RecordLine(reader.line_num, cells)
     except UnicodeDecodeError as error:
         raise Invalid(f"the file is not UTF-8 after line {reader.line_num}") from error
     except csv.Error as error:

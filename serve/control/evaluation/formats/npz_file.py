@@ -28,7 +28,7 @@ from serve.control.evaluation.rows import (
 )
 from serve.core.errors import Invalid
 from serve.tensors.datatypes import Array
-from serve.tensors.input_forms import Form, Given
+from serve.tensors.input_forms import GivenInput, InputForm
 
 LABELS = ("labels", "label", "y")
 SLICE = "slice/"
@@ -154,10 +154,10 @@ def _check(columns: dict[str, Column], label: str) -> None:
             )
 
 
-def _npy(row: Array) -> Given:
+def _npy(row: Array) -> GivenInput:
     file = io.BytesIO()
     np.save(file, row, allow_pickle=False)
-    return Given(Form.NPY, file.getvalue())
+    return GivenInput(InputForm.NPY, file.getvalue())
 
 
 def _text(value: Array, where: str, name: str) -> str:

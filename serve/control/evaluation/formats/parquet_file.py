@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from serve.control.evaluation.formats.columns import Reader, columns_of
+from serve.control.evaluation.formats.columns import ColumnReader, columns_of
 from serve.control.evaluation.rows import LARGEST, MOST_ROWS, Fresh
 from serve.core.errors import Invalid, NotServed
 
@@ -45,7 +45,7 @@ def _rows(file: Any, label: str, slices: Sequence[str]) -> Iterator[Fresh]:
             f"{LARGEST} bytes in groups of at most {_LARGEST_GROUP}",
         )
     names = [str(name) for name in file.schema_arrow.names]
-    reader = Reader(columns_of(names, label, slices))
+    reader = ColumnReader(columns_of(names, label, slices))
     number = 0
     for batch in file.iter_batches(batch_size=_AT_ONCE, use_threads=False):
         for row in batch.to_pylist():
@@ -54,7 +54,7 @@ def _rows(file: Any, label: str, slices: Sequence[str]) -> Iterator[Fresh]:
 
 
 def _plain(value: Any) -> Any:
-    """What `Reader` knows: numbers, texts, lists, bytes."""
+    """What `ColumnReader` knows: numbers, texts, lists, bytes."""
     if isinstance(value, Mapping) and isinstance(value.get("bytes"), bytes):
         return value["bytes"]
     if value is None or isinstance(value, int | float | str | list | bytes):

@@ -27,7 +27,7 @@ from typing import Any
 
 import onnxruntime as ort
 import triton_python_backend_utils as pb_utils
-from onnx_runner import BadRequest, Feeds, Runner, receive, send  # type: ignore[import-not-found]
+from onnx_runner import Feeds, Runner, WrongTensor, receive, send  # type: ignore[import-not-found]
 from onnx_session import (  # type: ignore[import-not-found]
     locate,
     open_to_read,
@@ -38,7 +38,7 @@ from onnx_session import (  # type: ignore[import-not-found]
 from onnx_signature import (  # type: ignore[import-not-found]
     Config,
     LoadError,
-    Signature,
+    OnnxSignature,
     check,
     complete,
 )
@@ -56,7 +56,7 @@ class TritonPythonModel:
         filename = config["default_model_filename"] or "model.onnx"
         version = Path(pb_utils.get_model_dir(), "x").parents[len(Path(filename).parts) - 1]
         try:
-            signature = Signature.read(open_to_read(locate(version, filename), config))
+            signature = OnnxSignature.read(open_to_read(locate(version, filename), config))
             default_batch = default_max_batch_size(server_command_line())
             complete(auto_complete_model_config, signature, default_batch)
         except LoadError as error:
@@ -74,7 +74,7 @@ class TritonPythonModel:
             version = Path(args["model_repository"], args["model_version"])
             path = locate(version, config["default_model_filename"])
             session = open_to_run(path, config, providers)
-            signature = Signature.read(session)
+            signature = OnnxSignature.read(session)
             check(config, signature)
             self._runner = Runner(session, config, signature)
         except LoadError as error:  # raised anew: Triton shows the traceback to the caller
@@ -90,7 +90,7 @@ class TritonPythonModel:
                 feeds = {
                     item.name(): receive(inputs[item.name()], item) for item in request.inputs()
                 }
-            except BadRequest as error:
+            except WrongTensor as error:
                 responses[index] = self._refusal(error, {})
                 continue
             shapes = frozenset((name, array.shape[1:]) for name, array in feeds.items())
@@ -119,7 +119,7 @@ class TritonPythonModel:
             f"the model file expects {self._runner.inputs[name].shown}"
             for name, array in feeds.items()
         ]
-        blamed = isinstance(error, (BadRequest, InvalidArgument))
+        blamed = isinstance(error, (WrongTensor, InvalidArgument))
         code = pb_utils.TritonError.INVALID_ARG if blamed else pb_utils.TritonError.INTERNAL
         text = ": ".join([self._title, *filter(None, ["; ".join(shapes)]), plain(error)])
         return pb_utils.InferenceResponse(output_tensors=[], error=pb_utils.TritonError(text, code))

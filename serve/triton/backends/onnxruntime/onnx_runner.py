@@ -14,17 +14,17 @@ import onnxruntime as ort
 import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 from onnx_session import run_options  # type: ignore[import-not-found]
-from onnx_signature import Config, Signature, Tensor  # type: ignore[import-not-found]
+from onnx_signature import Config, OnnxSignature, OnnxTensor  # type: ignore[import-not-found]
 
 Array = NDArray[Any]
 Feeds = dict[str, Array]  # a request's inputs, or its outputs, by name
 
 
-class BadRequest(ValueError):
+class WrongTensor(ValueError):
     """A request's tensor cannot be fed to the model."""
 
 
-def receive(tensor: Tensor, given: Any) -> Array:
+def receive(tensor: OnnxTensor, given: Any) -> Array:
     """A request's tensor for ONNX Runtime: text as str, BF16 as uint16."""
     array: Array
     if tensor.data_type == "TYPE_BF16":
@@ -42,11 +42,11 @@ def decode(name: str, array: Array) -> Array:
         try:
             texts[index] = item.decode()
         except UnicodeDecodeError as error:
-            raise BadRequest(f"input '{name}' is not UTF-8 at element {index}: {error}") from error
+            raise WrongTensor(f"input '{name}' is not UTF-8 at element {index}: {error}") from error
     return texts.reshape(array.shape)
 
 
-def send(tensor: Tensor, array: Array) -> Any:
+def send(tensor: OnnxTensor, array: Array) -> Any:
     if tensor.data_type == "TYPE_BF16":
         return onnx_bfloat16.to_triton(tensor.name, array)
     return pb_utils.Tensor(tensor.name, array)
@@ -55,7 +55,9 @@ def send(tensor: Tensor, array: Array) -> Any:
 class Runner:
     """A session that answers a group of requests with one run."""
 
-    def __init__(self, session: ort.InferenceSession, config: Config, signature: Signature) -> None:
+    def __init__(
+        self, session: ort.InferenceSession, config: Config, signature: OnnxSignature
+    ) -> None:
         outputs = [entry["name"] for entry in config["output"]]
         self.inputs = {**signature.inputs, **signature.defaulted}
         self.outputs = {name: signature.outputs[name] for name in outputs}

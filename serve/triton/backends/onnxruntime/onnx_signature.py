@@ -26,7 +26,7 @@ SHORT_TYPES = {"float16": "FP16", "bfloat16": "BF16", "float": "FP32", "double":
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class OnnxTensor:
     """An input or output of the model file; `dims` has -1 where any size fits."""
 
     name: str
@@ -35,7 +35,7 @@ class Tensor:
     shown: str  # with the file's own words for free dimensions: TYPE_FP32 [batch,8]
 
     @classmethod
-    def read(cls, role: str, node: Any) -> "Tensor":
+    def read(cls, role: str, node: Any) -> "OnnxTensor":
         element = TENSOR.fullmatch(node.type)
         if element is None:
             raise LoadError(
@@ -48,15 +48,17 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
-    inputs: Mapping[str, Tensor]
-    defaulted: Mapping[str, Tensor]  # inputs that have a value in the file: they may be left out
-    outputs: Mapping[str, Tensor]
+class OnnxSignature:
+    inputs: Mapping[str, OnnxTensor]
+    defaulted: Mapping[
+        str, OnnxTensor
+    ]  # inputs that have a value in the file: they may be left out
+    outputs: Mapping[str, OnnxTensor]
 
     @classmethod
-    def read(cls, session: ort.InferenceSession) -> "Signature":
-        def by_name(role: str, nodes: Iterable[Any]) -> Mapping[str, Tensor]:
-            return {node.name: Tensor.read(role, node) for node in nodes}
+    def read(cls, session: ort.InferenceSession) -> "OnnxSignature":
+        def by_name(role: str, nodes: Iterable[Any]) -> Mapping[str, OnnxTensor]:
+            return {node.name: OnnxTensor.read(role, node) for node in nodes}
 
         return cls(
             by_name("input", session.get_inputs()),
@@ -64,7 +66,7 @@ class Signature:
             by_name("output", session.get_outputs()),
         )
 
-    def unbatched(self) -> tuple[str, Tensor] | None:
+    def unbatched(self) -> tuple[str, OnnxTensor] | None:
         """The first tensor without a free first dimension: because of it the model cannot batch."""
         for role, tensors in (("input", self.inputs), ("output", self.outputs)):
             for tensor in tensors.values():
@@ -73,7 +75,7 @@ class Signature:
         return None
 
 
-def complete(config: Any, signature: Signature, default_batch: int) -> None:
+def complete(config: Any, signature: OnnxSignature, default_batch: int) -> None:
     """Fill a `pb_utils.ModelConfig` in; `default_batch` is for a model that can batch."""
     given = config.as_dict()
     obstacle = signature.unbatched()
@@ -100,7 +102,7 @@ def complete(config: Any, signature: Signature, default_batch: int) -> None:
                 entry["reshape"] = {"shape": []}
 
 
-def check(config: Config, signature: Signature) -> None:
+def check(config: Config, signature: OnnxSignature) -> None:
     """Raise LoadError for the first thing on which the configuration and the file disagree."""
     refuse_unsupported(config)
     largest = config["max_batch_size"]
@@ -140,7 +142,7 @@ def refuse_unsupported(config: Config) -> None:
             raise LoadError(f"'{name}' is not supported by the Python onnxruntime backend")
 
 
-def check_entry(role: str, entry: Config, declared: Mapping[str, Tensor], largest: int) -> None:
+def check_entry(role: str, entry: Config, declared: Mapping[str, OnnxTensor], largest: int) -> None:
     name = entry["name"]
     tensor = declared.get(name)
     if tensor is None:
@@ -166,7 +168,7 @@ def fits(role: str, configured: Sequence[int], declared: Sequence[int]) -> bool:
     )
 
 
-def cannot_batch(largest: int, role: str, tensor: Tensor) -> LoadError:
+def cannot_batch(largest: int, role: str, tensor: OnnxTensor) -> LoadError:
     return LoadError(
         f"max_batch_size is {largest}, but {role} '{tensor.name}' is {tensor.shown} in the model "
         "file: set max_batch_size to 0, or export the model with a free first dimension"

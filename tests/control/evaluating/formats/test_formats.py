@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.control.evaluation.incoming_rows import Format, Part, Roles, read_file, read_parts
+from serve.control.evaluation.incoming_rows import (
+    BundlePart,
+    DatasetFormat,
+    Roles,
+    read_file,
+    read_parts,
+)
 from serve.control.evaluation.pack_writer import PackWriter
 from serve.control.evaluation.rows import read_table
 from serve.core.errors import Invalid
-from serve.tensors.input_forms import Form
+from serve.tensors.input_forms import InputForm
 
 
 def png(value=0, size=(8, 8)):
@@ -45,7 +51,9 @@ def rows_of(tmp_path):
         pack = tmp_path / "pack"
         pack.mkdir()
         writer = PackWriter(pack)
-        packed = writer.write(read_file(path, Format(file_format), Roles(label, slices), notes))
+        packed = writer.write(
+            read_file(path, DatasetFormat(file_format), Roles(label, slices), notes)
+        )
         table = read_table(writer.rows.read_bytes(), writer.data)
         assert packed.rows == len(table.rows)
         return table, notes
@@ -67,7 +75,7 @@ def test_a_folder_of_pictures_is_labelled_by_its_folders(rows_of):
         ("7", "digits/7/a.png"),
     ]
     assert table.cells(1)[""].data == png(1)
-    assert table.cells(1)[""].form is Form.IMAGE
+    assert table.cells(1)[""].form is InputForm.IMAGE
     assert notes == ["left out (not a picture file): digits/README.txt"]
 
 
@@ -96,8 +104,8 @@ def test_a_column_of_lists_or_of_texts_is_an_input_of_its_name(rows_of):
     data = b'image,words,target\n"[[1, 2], [3, 4]]","a, b\nc",yes\n'
     table, _ = rows_of(data, "csv")
     cells = table.cells(0)
-    assert (cells["image"].form, cells["image"].data) == (Form.JSON, b"[[1, 2], [3, 4]]")
-    assert (cells["words"].form, cells["words"].data) == (Form.TEXT, b"a, b\nc")
+    assert (cells["image"].form, cells["image"].data) == (InputForm.JSON, b"[[1, 2], [3, 4]]")
+    assert (cells["words"].form, cells["words"].data) == (InputForm.TEXT, b"a, b\nc")
 
 
 def test_arrays_have_one_row_per_example(rows_of):
@@ -129,7 +137,7 @@ def test_parquet_has_numbers_lists_texts_and_pictures(rows_of):
     assert table.vector == ("age",)
     assert json.loads(cells[""].data) == [2.0]
     assert json.loads(cells["x"].data) == [3, 4]
-    assert (cells["photo"].form, cells["photo"].data) == (Form.IMAGE, png(4))
+    assert (cells["photo"].form, cells["photo"].data) == (InputForm.IMAGE, png(4))
     assert table.rows[1].label == "8"
 
 
@@ -210,7 +218,7 @@ def test_a_bomb_is_unpacked_as_far_as_a_dataset_may_be_large(tmp_path):
     assert path.stat().st_size < 10_000
     writer = PackWriter(tmp_path, largest=100_000)
     with pytest.raises(Invalid, match="exceeds 100000 bytes at row 9"):
-        writer.write(read_file(path, Format.NPZ, Roles(), []))
+        writer.write(read_file(path, DatasetFormat.NPZ, Roles(), []))
     assert writer.data.stat().st_size <= 100_000
 
 
@@ -232,7 +240,7 @@ def test_files_that_were_sent_one_by_one_are_a_folder(tmp_path):
     path = tmp_path / "sent"
     path.write_bytes(png(1) + png(2))
     size = len(png(1))
-    parts = [Part("set/7/a.png", 0, size), Part("set/3/b.png", size, len(png(2)))]
+    parts = [BundlePart("set/7/a.png", 0, size), BundlePart("set/3/b.png", size, len(png(2)))]
     rows = list(read_parts(path, parts, Roles(), [], tmp_path))
     assert [(row.label, row.cells[""].data) for row in rows] == [("3", png(2)), ("7", png(1))]
 
@@ -240,5 +248,5 @@ def test_files_that_were_sent_one_by_one_are_a_folder(tmp_path):
 def test_one_file_that_was_sent_is_read_by_its_suffix(tmp_path):
     path = tmp_path / "sent"
     path.write_bytes(b"x,label\n1,7\n")
-    rows = list(read_parts(path, [Part("rows.CSV", 0, 12)], Roles(), [], tmp_path))
+    rows = list(read_parts(path, [BundlePart("rows.CSV", 0, 12)], Roles(), [], tmp_path))
     assert [row.label for row in rows] == ["7"]
