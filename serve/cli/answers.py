@@ -1,19 +1,21 @@
-"""An answer, shown: top-k tables with label texts for scores, a preview for every other tensor.
+"""An answer, shown: each output by its declared kind, else as scores or as a preview.
 
-An output is scores when each row of it is one line of two or more floats: `[batch, classes]`, or
-`[classes]` of a model without batches.
+An output without a declaration is scores when each row of it is one line of two or more floats:
+`[batch, classes]`, or `[classes]` of a model without batches.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from serve.cli.callers import Answer
 from serve.tensors.comparison import Score, top_k
 from serve.tensors.datatypes import Array, to_json
 from serve.tensors.metadata import TensorSpec
+from serve.tensors.output_kinds import Declared
+from serve.tensors.output_values import described, in_words
 from serve.tensors.scores import rows_of_scores
 
 _MAX_ROWS = 8  # of a batch, for people
@@ -24,14 +26,31 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 @dataclass(frozen=True, slots=True)
 class OutputReading:
-    """How outputs are to be read: how many scores, the label texts and metadata by output."""
+    """How outputs are to be read: how many scores; label texts, metadata and kinds by output."""
 
     top_k: int
     labels: Mapping[str, Sequence[str]]
     specs: Mapping[str, TensorSpec]
+    declared: Declared = field(default_factory=dict)
+
+    def rows(
+        self, name: str, outputs: Mapping[str, Array], most: int
+    ) -> list[dict[str, Any]] | None:
+        """The rows by the declared kind; None without a declaration."""
+        declared = self.declared.get(name)
+        if declared is None:
+            return None
+        labels, spec = self.labels.get(name, ()), self.specs.get(name)
+        return described(name, outputs, declared, spec, labels=labels, k=self.top_k, most=most)
 
     def scores(self, name: str, array: Array) -> list[list[Score]] | None:
         """The highest scores of each row; None for an output that is no scores."""
+        declared = self.declared.get(name)
+        if declared is not None and declared.kind != "classes":
+            return None
+        if declared is not None:
+            found = self.rows(name, {name: array}, len(array)) or []
+            return [[_as_score(one) for one in row["top"]] for row in found]
         rows = rows_of_scores(array, self.specs.get(name))
         if rows is None:
             return None
@@ -90,8 +109,12 @@ def document(model: str, answer: Answer, reading: OutputReading) -> dict[str, An
             "shape": list(array.shape),
             "datatype": answer.reply.datatypes[name],
         }
+        if name in reading.declared:
+            shown["kind"] = reading.declared[name].kind
         if scores is None:
             shown["data"] = _finite(to_json(array))
+            if (rows := reading.rows(name, answer.reply.outputs, max(len(array), 1))) is not None:
+                shown["rows"] = rows
         else:
             shown["top_k"] = [[_score(score) for score in row] for row in scores]
         outputs[name] = shown
@@ -115,6 +138,13 @@ def lines(
     for name, array in answer.reply.outputs.items():
         yield AnswerLine(f"{name}  {answer.reply.datatypes[name]} {list(array.shape)}")
         scores = reading.scores(name, array)
+        rows = reading.rows(name, answer.reply.outputs, _MAX_ROWS)
+        if rows is not None and scores is None:
+            for number, described_row in enumerate(rows):
+                if len(rows) > 1:
+                    yield AnswerLine(f"  row {number}")
+                yield from (AnswerLine(f"  {line}") for line in in_words(described_row))
+            continue
         if scores is None:
             yield AnswerLine(f"  {_preview(array)}")
             continue
@@ -157,6 +187,11 @@ def _preview(array: Array) -> str:
     words = [f"{each:.6g}" if isinstance(each, float) else _quoted(each) for each in elements]
     rest = f", … ({array.size} elements)" if array.size > _MAX_ELEMENTS else ""
     return (", ".join(words) or "no elements") + rest
+
+
+def _as_score(one: Mapping[str, Any]) -> Score:
+    value = one["value"]
+    return Score(one["index"], one["label"], math.nan if value is None else value)
 
 
 def _quoted(element: object) -> str:

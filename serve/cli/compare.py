@@ -132,9 +132,10 @@ class FailCondition:
 def measured(difference: Difference, measure: str) -> float | None:
     """A measure of an output's difference; None where there is none.
 
-    Agreement is the share of rows with the same highest score; of equal values without scores.
+    Agreement is the share of rows that agree by the declared kind of the output; without a
+    declaration, of those with the same highest score, or of equal values without scores.
     """
-    if measure == "agreement":
+    if measure == "agreement" and difference.get("agreement") is None:
         measure = "equal" if difference["top_1"] is None else "top_1"
     if difference["infinite"] and measure in ("max_abs", "max_rel"):
         return float("inf")
@@ -152,7 +153,7 @@ def show(made: Mapping[str, Any]) -> None:
     if made["difference"]:
         rows = [_differing(name, one) for name, one in made["difference"].items()]
         print()
-        table(("OUTPUT", "AGREEMENT", "MAX ABS", "MAX REL", "COSINE", "TOP-1 DIFFERS"), rows)
+        table(("OUTPUT", "AGREEMENT", "MAX ABS", "MAX REL", "COSINE", "DIFFERENT ROWS"), rows)
 
 
 def _rows(sides: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -203,7 +204,7 @@ def _differing(name: str, one: Difference) -> tuple[str, ...]:
     if one["refused"]:
         return name, one["refused"], "", "", "", ""
     numbers = [measured(one, measure) for measure in ("agreement", "max_abs", "max_rel", "cosine")]
-    rows = ", ".join(map(str, one["top_1_differs"] or ()))
+    rows = ", ".join(map(str, one.get("differing") or one["top_1_differs"] or ()))
     return name, *("-" if each is None else f"{each:.4g}" for each in numbers), rows
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from serve.cli.callers import Answer, DataPortCaller
     from serve.cli.inputs import Inputs
     from serve.tensors.metadata import TensorSpec
+    from serve.tensors.output_kinds import Declared
 
 
 def infer(
@@ -81,7 +82,9 @@ def infer(
                 answer, tally = _call(caller, asked, ready, repeat)
         else:
             answer, tally = _call(http, asked, ready, repeat)
-    reading = answers.OutputReading(top_k, recorded.labels(), metadata.outputs)
+    reading = answers.OutputReading(
+        top_k, recorded.labels(), metadata.outputs, recorded.output_kinds()
+    )
     if json:
         document = answers.document(asked.model, answer, reading)
         as_json(document | ({"repeat": tally.document()} if repeat > 1 else {}))
@@ -112,6 +115,15 @@ class RecordedModel:
             say(f"class names are not available: {error}")
             return {}
         return found
+
+    def output_kinds(self) -> "Declared":
+        """How outputs are to be read; without an answer, as their tensors look."""
+        from serve.tensors.output_kinds import kinds_of
+
+        try:
+            return kinds_of(self._read().get("output_kinds") or {})
+        except ServegateError:
+            return {}
 
     def _read(self) -> Mapping[str, Any]:
         if self._detail is None:

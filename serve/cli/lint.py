@@ -90,7 +90,8 @@ def _models(path: Path) -> "list[ModelFolder]":
 
 
 def _is_model(path: Path) -> bool:
-    from serve.triton.layout import CONFIG, ModelFolder
+    from serve.core.versions import CONFIG
+    from serve.triton.layout import ModelFolder
 
     return path.is_dir() and ((path / CONFIG).is_file() or bool(ModelFolder(path).versions()))
 

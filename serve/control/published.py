@@ -50,6 +50,7 @@ def _loadable(name: str, group: list[PublishedVersion], wanted: Collection[Name]
         fingerprint=" ".join(version.content for version in group),
         labels=newest.output_labels,
         preprocessing=newest.preprocessing,
+        output_kinds=newest.output_kinds,
         card=newest.card,
         of=newest.model,
         published=True,

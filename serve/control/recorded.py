@@ -13,7 +13,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class RecordedDocuments:
-    """The document of the preprocessing, and label texts by output; empty where there is none.
+    """The document of the preprocessing; label texts, and what is declared, by output.
 
     `optional`: the inputs that a call may leave out.
     """
@@ -21,6 +21,7 @@ class RecordedDocuments:
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     labels: Mapping[str, Sequence[str]] = field(default_factory=lambda: _NOTHING)
     optional: frozenset[str] = frozenset()
+    output_kinds: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 
 
 def recorded_of(models: Models, model: str, number: int | None) -> RecordedDocuments:
@@ -38,11 +39,14 @@ def recorded_of(models: Models, model: str, number: int | None) -> RecordedDocum
                 published.preprocessing,
                 published.output_labels,
                 _optional(published.configuration),
+                published.output_kinds,
             )
         one = status.model.holding(number)
     if one is None:
         return RecordedDocuments()
-    return RecordedDocuments(one.preprocessing, one.labels, _optional(one.configuration))
+    return RecordedDocuments(
+        one.preprocessing, one.labels, _optional(one.configuration), one.output_kinds
+    )
 
 
 def _optional(configuration: Configuration | None) -> frozenset[str]:

@@ -15,9 +15,11 @@ from typing import Any
 from serve.core.errors import Invalid
 from serve.core.flavours import VersionFlavours
 from serve.core.names import check_model_name
+from serve.core.versions import MODEL_CARD, OUTPUTS, PREPROCESSING
+from serve.tensors.output_kinds import Declared, kinds_of, parse_outputs
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
-from serve.triton.layout import MODEL_CARD, PREPROCESSING, ModelFolder, model_folders
+from serve.triton.layout import ModelFolder, model_folders
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -45,6 +47,7 @@ class Loadable:
     trouble: str = ""
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _EMPTY)
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    output_kinds: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     card: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     unloaded: bool = False
     of: str = ""
@@ -209,6 +212,7 @@ def _read(folder: ModelFolder, fingerprint: str) -> Loadable:
         flavours = VersionFlavours.parse(folder.flavours_text() or "")
         if flavours.preferred and configuration is None:
             raise Invalid("flavours.json needs a config.pbtxt, and there is none")
+        output_kinds = _output_kinds(folder)
         return Loadable(
             name=folder.name,
             versions=versions,
@@ -216,8 +220,9 @@ def _read(folder: ModelFolder, fingerprint: str) -> Loadable:
             configuration=configuration,
             fingerprint=fingerprint,
             flavours=flavours,
-            labels=MappingProxyType(_labels(folder, configuration)),
+            labels=MappingProxyType(_labels(folder, configuration, kinds_of(output_kinds))),
             preprocessing=folder.document(PREPROCESSING) or _EMPTY,
+            output_kinds=output_kinds,
             card=folder.document(MODEL_CARD) or _EMPTY,
         )
     except (Invalid, OSError) as error:
@@ -230,7 +235,20 @@ def _broken(
     return Loadable(folder.name, versions, (), None, fingerprint, problem=str(error))
 
 
-def _labels(folder: ModelFolder, configuration: Configuration | None) -> dict[str, tuple[str, ...]]:
-    if configuration is None:
-        return {}
-    return {output: folder.labels(file) for output, file in configuration.label_files.items()}
+def _output_kinds(folder: ModelFolder) -> Mapping[str, Any]:
+    """What outputs.json declares; a wrong one, which lint reports, declares nothing."""
+    document = folder.document(OUTPUTS) or {"outputs": {}}
+    try:
+        parse_outputs(document)
+    except Invalid:
+        return _EMPTY
+    found: Mapping[str, Any] = document["outputs"]
+    return found
+
+
+def _labels(
+    folder: ModelFolder, configuration: Configuration | None, declared: Declared
+) -> dict[str, tuple[str, ...]]:
+    files = dict(configuration.label_files) if configuration else {}
+    files |= {output: one.labels for output, one in declared.items() if one.labels}
+    return {output: folder.labels(file) for output, file in files.items()}

@@ -56,6 +56,7 @@ class PublishedVersion:
     signature: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     output_labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NONE)
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: _NONE)
+    output_kinds: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     card: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     times: Mapping[str, float] = field(default_factory=lambda: _NONE)  # when it reached each state
     etag: str = ""  # of the record, for if_match; not part of the body
@@ -108,6 +109,7 @@ class PublishedVersion:
             "signature": dict(self.signature),
             "output_labels": {name: list(texts) for name, texts in self.output_labels.items()},
             "preprocessing": dict(self.preprocessing),
+            "output_kinds": dict(self.output_kinds),
             "card": dict(self.card),
             "times": dict(self.times),
         }
@@ -146,6 +148,7 @@ def version_of(key: str, body: Mapping[str, Any], etag: str = "") -> PublishedVe
             {name: tuple(texts) for name, texts in body["output_labels"].items()}
         ),
         preprocessing=MappingProxyType(dict(body["preprocessing"])),
+        output_kinds=MappingProxyType(dict(body.get("output_kinds", {}))),
         card=MappingProxyType(dict(body["card"])),
         times=MappingProxyType(dict(body["times"])),
         etag=etag,

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from serve.conversion.model_reader import read_model
 from serve.conversion.report import unverified_in
 from serve.core.errors import Invalid
-from serve.core.versions import CONVERSION, PLANS, PREPROCESSING, VersionFile
+from serve.core.versions import CONVERSION, OUTPUTS, PLANS, PREPROCESSING, VersionFile
 from serve.triton.config import Configuration, parse
 from serve.triton.layout import ModelFolder
 from serve.triton.lint import LintSubject
@@ -48,6 +48,7 @@ async def subject_of(
         flavours=model.flavours_text() or "",
         plans=plans if isinstance(plans, dict) else {},
         preprocessing=model.document(PREPROCESSING) or {},
+        output_kinds=model.document(OUTPUTS) or {},
         unverified=_unverified(model),
     )
     readable = {"": subject.readable} if subject.readable else {}

@@ -6,6 +6,7 @@ An upload has the layout of one model folder of Triton, with exactly one version
     1/model.onnx  1/...          the version; the number in the upload does not matter
     labels.txt  ...              further files of the model, which Triton sees beside config.pbtxt
     preprocessing.json           } documents: for people and clients, never shown to Triton
+    outputs.json                 }
     model_card.json              }
     flavours.json                further runnable forms, see `core/flavours.py`; not for Triton
     plans.json                   what is recorded of their TensorRT plans
@@ -29,10 +30,13 @@ from serve.core.errors import Invalid
 
 FORMAT = 1
 CONFIG, PREPROCESSING, MODEL_CARD = "config.pbtxt", "preprocessing.json", "model_card.json"
+OUTPUTS = "outputs.json"
 CONVERSION, CONVERSION_PAGE = "conversion.json", "conversion.html"
 FLAVOURS, PLANS = "flavours.json", "plans.json"
 CONTRACT = "contract"
-DOCUMENTS = frozenset({PREPROCESSING, MODEL_CARD, CONVERSION, CONVERSION_PAGE, FLAVOURS, PLANS})
+DOCUMENTS = frozenset(
+    {PREPROCESSING, OUTPUTS, MODEL_CARD, CONVERSION, CONVERSION_PAGE, FLAVOURS, PLANS}
+)
 MOST_FILES, DEEPEST = 10_000, 4
 _PART = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")

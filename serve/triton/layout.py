@@ -3,6 +3,7 @@
 <repository>/<model>/config.pbtxt        optional for models whose backend completes it
 <repository>/<model>/<version>/...       the model's files; versions are numbers from 1
 <repository>/<model>/preprocessing.json  how pictures and other raw inputs become tensors
+<repository>/<model>/outputs.json        how outputs are to be read, see `tensors/output_kinds.py`
 <repository>/<model>/model_card.json     what the model is and how well it does
 <repository>/<model>/flavours.json       further runnable forms, see `core/flavours.py`
 """
@@ -15,11 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from serve.core.errors import Invalid
+from serve.core.versions import CONFIG, FLAVOURS
 
-CONFIG = "config.pbtxt"
-FLAVOURS = "flavours.json"
-PREPROCESSING = "preprocessing.json"
-MODEL_CARD = "model_card.json"
 _SMALL = 1 << 20  # bytes; config, labels and cards beyond this are not what they say they are
 
 

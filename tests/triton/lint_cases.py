@@ -34,6 +34,7 @@ def file_of(
 
 
 ONNX = file_of()
+CLASSES = {"kind": "classes", "values": "logits"}
 LETTERS = {"kind": "text", "as": "codepoints", "dtype": "INT32"}
 PICTURE = {"kind": "image", "color": "rgb", "layout": "HWC", "dtype": "FP32"}
 
@@ -50,6 +51,7 @@ def subject(
     signatures: Mapping[str, ModelSignature] | None = None,
     plans: Mapping[str, Any] | None = None,
     preprocessing: Mapping[str, Any] | None = None,
+    output_kinds: Mapping[str, Any] | None = None,
 ) -> LintSubject:
     """A model named m, with nothing wrong unless it is said."""
     return LintSubject(
@@ -63,6 +65,7 @@ def subject(
         signatures or {},
         plans or {},
         preprocessing or {},
+        output_kinds or {},
     )
 
 
@@ -343,6 +346,15 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
         subject(preprocessing={"inputs": {"y": LETTERS | {"length": 3}}}),
         subject(preprocessing={"inputs": {"x": LETTERS | {"length": 3}}}),
         subject(BACKEND, signature=FIXED, preprocessing={"inputs": {"x": PICTURE}}),
+    ],
+    "outputs-malformed": [
+        subject(output_kinds={"a": 1}),
+        subject(output_kinds={"outputs": {"y": {"kind": "labels"}}}),
+        subject(output_kinds={"outputs": {"y": CLASSES | {"labels": "missing.txt"}}}),
+    ],
+    "outputs-unfit": [
+        subject(output_kinds={"outputs": {"other": CLASSES}}),
+        subject(output_kinds={"outputs": {"y": {"kind": "text"}}}),
     ],
     "conversion-unverified": [replace(subject(), unverified="there are 5 samples")],
     "flavours-malformed": [

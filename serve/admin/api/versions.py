@@ -77,6 +77,7 @@ class VersionView(BaseModel):
     times: dict[str, float]
     signature: dict[str, Any]
     output_labels: dict[str, list[str]]
+    output_kinds: dict[str, Any]
     preprocessing: dict[str, Any]
     card: dict[str, Any]
     files: list[FileView]

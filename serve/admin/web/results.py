@@ -6,6 +6,7 @@ from typing import Any
 
 from serve.admin.web.sentences import decision_text
 from serve.control.tries.records import Latency, OutputDifference, OutputLine, Top, Try, TrySide
+from serve.tensors.output_values import in_words
 
 _MOST_COLUMNS = 50
 _MOST_LINES = 100
@@ -48,10 +49,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ShownOutput:
-    """One output of a side: `rows` of bars where it is scores, `table` its values by line."""
+    """One output of a side: `rows` of bars where it is scores, `table` its values by line.
+
+    `words` are lines for each row, by the declared kind.
+    """
 
     line: OutputLine
     rows: tuple[tuple[ScoreBar, ...], ...]
+    words: tuple[tuple[str, ...], ...]
     table: tuple[tuple[str, ...], ...]
     is_cut: bool
     is_folded: bool
@@ -107,9 +112,20 @@ def verdict_of(one: Try) -> AgreementVerdict | None:
         return AgreementVerdict(False, _disagreement(one, differing[0]))
     if all(found.equal == 1 for found in one.difference.values()):
         return AgreementVerdict(True, "The outputs are identical")
+    declared = {name: one for name, one in one.difference.items() if one.agreement is not None}
+    for name, found in declared.items():
+        if found.differing:
+            return AgreementVerdict(False, f"{name} differs in {_rows_of(found.differing)}")
+    if len(declared) == len(one.difference):
+        return AgreementVerdict(True, "The outputs agree; the values differ")
     if any(found.top_1 is not None for found in one.difference.values()):
         return AgreementVerdict(True, "Same top class; the values differ")
     return AgreementVerdict(False, "The outputs differ")
+
+
+def _rows_of(rows: Sequence[int]) -> str:
+    shown = ", ".join(map(str, rows[:5]))
+    return f"row {shown}" if len(rows) == 1 else f"rows {shown}{', …' if len(rows) > 5 else ''}"
 
 
 def _disagreement(one: Try, name: str) -> str:
@@ -137,11 +153,12 @@ def _shown(line: OutputLine, other: OutputLine | None) -> ShownOutput:
             _bars(row, other.top[place] if other and place < len(other.top) else None)
             for place, row in enumerate(line.top)
         ),
+        words=tuple(tuple(in_words(row)) for row in line.rows),
         table=tuple(row[:_MOST_COLUMNS] for row in table[:_MOST_LINES]),
         is_cut=line.truncated
         or len(table) > _MOST_LINES
         or any(len(row) > _MOST_COLUMNS for row in table),
-        is_folded=bool(line.top) or sum(map(len, table)) > _FEW,
+        is_folded=bool(line.top or line.rows) or sum(map(len, table)) > _FEW,
     )
 
 

@@ -14,7 +14,6 @@ from serve.conversion.report import unverified_in
 from serve.core.errors import Invalid
 from serve.core.versions import CONVERSION, FLAVOURS, PLANS, Layout, VersionFile
 from serve.tensors.contracts import MOST_BYTES, Contract
-from serve.triton.config import Configuration
 
 SMALL = 1 << 20  # bytes; configurations, labels and documents beyond this are not what they say
 
@@ -37,11 +36,13 @@ class Contents:
         except UnicodeDecodeError as error:
             raise Invalid(f"'{file.path}' is not UTF-8 text") from error
 
-    async def labels(self, layout: Layout, config: Configuration) -> Mapping[str, tuple[str, ...]]:
+    async def labels(
+        self, layout: Layout, files: Mapping[str, str]
+    ) -> Mapping[str, tuple[str, ...]]:
         """The lines of each output's label file, by the output's name."""
         beside = {file.path: file for file in layout.model}
         found = {}
-        for output, name in config.label_files.items():
+        for output, name in files.items():
             if name not in beside:
                 raise Invalid(f"the label file '{name}' of output '{output}' is missing")
             found[output] = tuple((await self.text(beside[name])).splitlines())

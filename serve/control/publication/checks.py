@@ -18,7 +18,8 @@ from serve.control.publication.ensembles import PinnableVersions, pin
 from serve.control.versions import PublishedVersion
 from serve.core.errors import CheckFailed, CodeNotAllowed, Invalid
 from serve.core.flavours import VersionFlavours
-from serve.core.versions import MODEL_CARD, PREPROCESSING, Layout, VersionFile
+from serve.core.versions import MODEL_CARD, OUTPUTS, PREPROCESSING, Layout, VersionFile
+from serve.tensors.output_kinds import parse_outputs
 from serve.tensors.signature import ModelSignature
 from serve.triton import config as triton_config
 from serve.triton.canonical import canonical, canonical_text
@@ -44,6 +45,7 @@ class Checked:
     signature: Mapping[str, Any]
     output_labels: Mapping[str, tuple[str, ...]]
     preprocessing: Mapping[str, Any]
+    output_kinds: Mapping[str, Any]
     card: Mapping[str, Any]
 
 
@@ -79,7 +81,10 @@ class Checker:
         pinned, labels = None, None
         if not faults:  # else they would say in other words what lint has said
             pinned = await faults.catch(self._pinned(text))
-            labels = await faults.catch(self._contents.labels(layout, triton_config.parse(text)))
+            texts = dict(triton_config.parse(text).label_files)
+            declared = parse_outputs(subject.output_kinds) if subject.output_kinds else {}
+            texts |= {output: one.labels for output, one in declared.items() if one.labels}
+            labels = await faults.catch(self._contents.labels(layout, texts))
         await faults.catch(self._contents.contract(layout))
         preprocessing = await faults.catch(self._contents.document(layout, PREPROCESSING))
         card = await faults.catch(self._contents.document(layout, MODEL_CARD))
@@ -95,6 +100,7 @@ class Checker:
             signature=MappingProxyType(signature.to_json() if signature else {}),
             output_labels=MappingProxyType(labels or {}),
             preprocessing=MappingProxyType(preprocessing or {}),
+            output_kinds=MappingProxyType(subject.output_kinds.get("outputs", {})),
             card=MappingProxyType(card or {}),
         )
 
@@ -116,6 +122,7 @@ class Checker:
             flavours=await self._contents.flavours(layout),
             plans=await self._contents.plans(layout),
             preprocessing=await faults.catch(self._contents.document(layout, PREPROCESSING)) or {},
+            output_kinds=await faults.catch(self._contents.document(layout, OUTPUTS)) or {},
             unverified=await self._contents.unverified(layout),
         )
         signatures = await faults.catch(self._signatures(layout, bare)) or {}

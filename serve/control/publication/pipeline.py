@@ -160,6 +160,7 @@ class Pipeline:
                     signature=checked.signature,
                     output_labels=checked.output_labels,
                     preprocessing=checked.preprocessing,
+                    output_kinds=checked.output_kinds,
                     card=checked.card,
                 ),
             )

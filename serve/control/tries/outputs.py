@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from serve.core.errors import Invalid
 from serve.tensors.comparison import difference, top_k
 from serve.tensors.datatypes import Array, to_json
 from serve.tensors.metadata import TensorSpec
+from serve.tensors.output_comparison import agreement
+from serve.tensors.output_kinds import Declared, DeclaredOutput
+from serve.tensors.output_values import described
 from serve.tensors.scores import rows_of_scores
 
 MOST_VALUES = 1000  # elements of an output
@@ -21,17 +25,25 @@ _MOST_DIFFERING = 100  # rows that are named
 
 def output_line(
     name: str,
-    array: Array,
+    outputs: Mapping[str, Array],
     datatype: str,
     *,
     spec: TensorSpec | None,
+    declared: DeclaredOutput | None,
     labels: Sequence[str],
     scores: int,
 ) -> OutputLine:
-    """One output; `scores` is how many of the highest of each row are told."""
+    """One of the outputs; `scores` is how many of the highest of each row are told."""
+    array = outputs[name]
     cut = leading(array, MOST_VALUES)
     shown, is_short = _shortened(cut)
-    rows = rows_of_scores(array, spec)
+    told: list[dict[str, Any]] = []
+    if declared is not None:
+        told = described(name, outputs, declared, spec, labels=labels, k=scores, most=MOST_ROWS)
+        top = [_tops(row["top"]) for row in told if "top" in row]
+    else:
+        rows = rows_of_scores(array, spec)
+        top = [] if rows is None else [_top(row, scores, labels) for row in rows[:MOST_ROWS]]
     least, largest, mean = _range(array)
     return OutputLine(
         name=name,
@@ -39,18 +51,55 @@ def output_line(
         shape=list(array.shape),
         values=_finite(to_json(shown)),
         truncated=cut.size < array.size or is_short,
-        top=[] if rows is None else [_top(row, scores, labels) for row in rows[:MOST_ROWS]],
+        top=top,
         min=least,
         max=largest,
         mean=mean,
+        kind=declared.kind if declared else "",
+        rows=[] if top else told,
     )
 
 
 def differences(
-    a: Mapping[str, Array], b: Mapping[str, Array], specs: Mapping[str, TensorSpec]
+    a: Mapping[str, Array],
+    b: Mapping[str, Array],
+    specs: Mapping[str, TensorSpec],
+    declared: Declared,
 ) -> dict[str, OutputDifference]:
     """How two answers differ, output by output; what only one side has cannot be compared."""
-    return {name: _differ(name, a.get(name), b.get(name), specs.get(name)) for name in {**a, **b}}
+    found = {}
+    for name in {**a, **b}:
+        found[name] = _differ(name, a.get(name), b.get(name), specs.get(name))
+        if name in declared and name in a and name in b:
+            found[name] = _by_kind(name, a, b, declared[name], specs.get(name), found[name])
+    return found
+
+
+def _by_kind(
+    name: str,
+    a: Mapping[str, Array],
+    b: Mapping[str, Array],
+    declared: DeclaredOutput,
+    spec: TensorSpec | None,
+    found: OutputDifference,
+) -> OutputDifference:
+    """The difference, and what the declared kind adds to it."""
+    try:
+        by_kind = agreement(name, a, b, declared, spec)
+    except Invalid as error:
+        return replace(found, kind=declared.kind, refused=error.why or error.what)
+    differing = list(by_kind.differing[:_MOST_DIFFERING])
+    is_classes = declared.kind == "classes"
+    return replace(
+        found,
+        refused="",
+        kind=by_kind.kind,
+        agreement=by_kind.agreement,
+        differing=differing,
+        measures={key: _number(value) for key, value in by_kind.measures.items()},
+        top_1=by_kind.agreement if is_classes else None,
+        top_1_differs=differing if is_classes else None,
+    )
 
 
 def leading(array: Array, most: int) -> Array:
@@ -94,6 +143,10 @@ def _other_winners(a: Array | None, b: Array | None) -> list[int] | None:
 def _top(row: Array, scores: int, labels: Sequence[str]) -> list[Top]:
     found = top_k(row, scores, labels)
     return [Top(score.index, score.label, _number(score.value)) for score in found]
+
+
+def _tops(row: Sequence[Mapping[str, Any]]) -> list[Top]:
+    return [Top(one["index"], one["label"], one["value"]) for one in row]
 
 
 def _range(array: Array) -> tuple[float | None, float | None, float | None]:

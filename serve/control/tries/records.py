@@ -4,7 +4,7 @@ JSON has neither NaN nor infinities: None stands for them. Times of calls are se
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -62,7 +62,8 @@ class OutputLine:
     """One output. `values` are nested lists; `truncated`: some values are left out.
 
     `top` has the highest scores of each of the first rows, and is empty if the output has no
-    scores. `min`, `max` and `mean` are over the finite values, and null for texts.
+    scores. `min`, `max` and `mean` are over the finite values, and null for texts. `kind` is the
+    declared kind, or empty; `rows` describes the first rows by this kind.
     """
 
     name: str
@@ -74,6 +75,8 @@ class OutputLine:
     min: float | None
     max: float | None
     mean: float | None
+    kind: str = ""
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,9 @@ class OutputDifference:
 
     `infinite`: `max_abs` is null because only one side has NaN or infinity at some place.
     `top_1_differs` lists the first rows with a different top class. `refused` is the reason why the
-    outputs cannot be compared.
+    outputs cannot be compared. For an output with a declared `kind`, `agreement` is the share of
+    rows that agree by this kind, `differing` lists the first others, and `measures` are those of
+    the kind.
     """
 
     equal: float | None = None
@@ -114,6 +119,10 @@ class OutputDifference:
     infinite: bool = False
     top_1_differs: list[int] | None = None
     refused: str = ""
+    kind: str = ""
+    agreement: float | None = None
+    differing: list[int] = field(default_factory=list)
+    measures: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +163,8 @@ class Try:
 class TryLine:
     """One run in a list. `versions` are in the order of the sides, empty for a failed side.
 
-    `agrees`: both sides have the same top classes, or equal values if the outputs have no scores;
-    null if nothing was compared.
+    `agrees`: the outputs agree by their declared kinds; without a declaration, they have the same
+    top classes, or equal values if they have no scores; null if nothing was compared.
     """
 
     id: str
@@ -181,8 +190,8 @@ def line_of(one: Try) -> TryLine:
 
 
 def _agrees(difference: OutputDifference) -> bool:
-    share = difference.equal if difference.top_1 is None else difference.top_1
-    return share == 1
+    shares = (difference.agreement, difference.top_1, difference.equal)
+    return next((share for share in shares if share is not None), 0.0) == 1
 
 
 def _side(page: Mapping[str, Any]) -> TrySide:

@@ -1,12 +1,13 @@
 """One side of a try: its input made ready, its call, what the call took, and its answer shown."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from serve.control.gateway import Answered, GatewayClient
+from serve.control.recorded import RecordedDocuments
 from serve.control.tries.latency import Statistics, counted, latency
 from serve.control.tries.outputs import output_line
 from serve.control.tries.records import Latency, OutputLine, TryFailure, TrySide
@@ -15,6 +16,7 @@ from serve.control.tries.versions import TriedVersions
 from serve.core.errors import ServegateError
 from serve.tensors.input_forms import GivenInput, Inputs, read_inputs
 from serve.tensors.metadata import Metadata
+from serve.tensors.output_kinds import Declared, kinds_of
 from serve.tensors.preprocessing import ImageSteps, parse
 
 _LOOKS = 5  # at what Triton has counted, after a call
@@ -23,13 +25,17 @@ _PAUSE = 0.02  # seconds between two of them
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedSide:
-    """What is sent. `candidates` are the versions that may answer; `steps` by input."""
+    """What is sent. `candidates` are the versions that may answer; `steps` by input.
+
+    `declared` is how the outputs are to be read.
+    """
 
     selector: str
     candidates: tuple[int, ...]
     metadata: Metadata
     inputs: Inputs
     steps: Mapping[str, ImageSteps]
+    declared: Declared
 
 
 class Sides:
@@ -56,7 +62,8 @@ class Sides:
         metadata = await self._gateway.metadata(ask.model, selector)
         candidates = self._versions.candidates(ask.model, selector)
         number = candidates[0] if candidates else None
-        document = self._versions.of(ask.model, number).preprocessing
+        recorded = self._versions.of(ask.model, number)
+        document = recorded.preprocessing
         inputs = await asyncio.to_thread(
             read_inputs,
             ask.model,
@@ -68,7 +75,8 @@ class Sides:
         )
         steps = parse(document).inputs if document else {}
         pictures = {name: one for name, one in steps.items() if isinstance(one, ImageSteps)}
-        return PreparedSide(selector, candidates, metadata, inputs, pictures)
+        declared = kinds_of(recorded.output_kinds)
+        return PreparedSide(selector, candidates, metadata, inputs, pictures, declared)
 
     async def call(
         self, ask: TryRequest, side: str, ready: PreparedSide
@@ -92,8 +100,8 @@ class Sides:
         self, ask: TryRequest, side: str, ready: PreparedSide, answered: Answered, took: Latency
     ) -> TrySide:
         number = int(answered.version) if answered.version.isdigit() else None
-        labels = self._versions.of(ask.model, number).labels
-        lines = await asyncio.to_thread(_lines, ask, ready, answered, labels)
+        recorded = self._versions.of(ask.model, number)
+        lines = await asyncio.to_thread(_lines, ask, ready, answered, recorded)
         return TrySide(
             side=side,
             asked=ready.selector,
@@ -133,18 +141,20 @@ class Sides:
 
 
 def _lines(
-    ask: TryRequest, ready: PreparedSide, answered: Answered, labels: Mapping[str, Sequence[str]]
+    ask: TryRequest, ready: PreparedSide, answered: Answered, recorded: RecordedDocuments
 ) -> list[OutputLine]:
+    declared = kinds_of(recorded.output_kinds)
     return [
         output_line(
             name,
-            array,
+            answered.outputs,
             answered.datatypes[name],
             spec=ready.metadata.outputs.get(name),
-            labels=labels.get(name, ()),
+            declared=declared.get(name),
+            labels=recorded.labels.get(name, ()),
             scores=ask.top_k,
         )
-        for name, array in answered.outputs.items()
+        for name in answered.outputs
     ]
 
 

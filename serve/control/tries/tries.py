@@ -215,4 +215,4 @@ def _difference(
     if len(answers) < len(SIDES):
         return None
     a, b = (answers[side].outputs for side in SIDES)
-    return differences(a, b, prepared[SIDES[0]].metadata.outputs)
+    return differences(a, b, prepared[SIDES[0]].metadata.outputs, prepared[SIDES[0]].declared)

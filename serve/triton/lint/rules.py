@@ -16,6 +16,7 @@ from serve.triton.lint import (
     flavours,
     instances,
     model_file,
+    outputs,
     preferred_sizes,
     preprocessing,
     queues,
@@ -157,6 +158,8 @@ RULES: tuple[LintRule, ...] = (
     # documents
     LintRule("preprocessing-malformed", _W, preprocessing.preprocessing_malformed),
     LintRule("preprocessing-unfit", _W, preprocessing.preprocessing_unfit),
+    LintRule("outputs-malformed", _E, outputs.outputs_malformed),
+    LintRule("outputs-unfit", _E, outputs.outputs_unfit),
     LintRule("conversion-unverified", _W, files.conversion_unverified),
     # ensembles
     LintRule("ensemble-platform", _E, ensembles.ensemble_platform),

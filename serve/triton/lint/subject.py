@@ -78,8 +78,8 @@ class LintSubject:
     is how many GPUs the Tritons have that will hold it, None when that is not known. `flavours` is
     what flavours.json says, or empty; by flavour, `signatures` are what their files say and `plans`
     what plans.json says of those that are TensorRT plans. `preprocessing` is what
-    preprocessing.json says, empty where there is none. `unverified` is why nothing verifies
-    the model, as conversion.json says, or empty.
+    preprocessing.json says, `output_kinds` what outputs.json says, empty where there is none.
+    `unverified` is why nothing verifies the model, as conversion.json says, or empty.
     """
 
     name: str
@@ -92,6 +92,7 @@ class LintSubject:
     signatures: Mapping[str, ModelSignature] = field(default_factory=lambda: MappingProxyType({}))
     plans: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     preprocessing: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    output_kinds: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     unverified: str = ""
 
     @property

@@ -8,13 +8,21 @@ import pytest
 
 from serve.control.tries.outputs import MOST_ROWS, MOST_VALUES, differences, leading, output_line
 from serve.tensors.metadata import TensorSpec
+from serve.tensors.output_kinds import DeclaredOutput
 
 SPEC = TensorSpec("y", "FP32", (-1, 3))
 F32 = np.float32
 
 
-def line(array: Any, datatype: str = "FP32", spec: TensorSpec | None = SPEC) -> Any:
-    return output_line("y", array, datatype, spec=spec, labels=("cat", "dog"), scores=2)
+def line(
+    array: Any,
+    datatype: str = "FP32",
+    spec: TensorSpec | None = SPEC,
+    declared: DeclaredOutput | None = None,
+) -> Any:
+    return output_line(
+        "y", {"y": array}, datatype, spec=spec, declared=declared, labels=("cat", "dog"), scores=2
+    )
 
 
 def test_scores_have_the_highest_of_each_row_with_labels() -> None:
@@ -63,7 +71,7 @@ def test_long_texts_are_cut() -> None:
 def test_differences_name_the_rows_whose_highest_score_is_elsewhere() -> None:
     a = {"y": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], F32)}
     b = {"y": np.array([[0.9, 0, 0], [1, 0, 0], [0, 0, 1]], F32)}
-    found = differences(a, b, {"y": SPEC})["y"]
+    found = differences(a, b, {"y": SPEC}, {})["y"]
     assert found.top_1_differs == [1]
     assert (found.top_1, found.max_abs) == (pytest.approx(2 / 3), 1)
     assert not found.infinite
@@ -71,14 +79,14 @@ def test_differences_name_the_rows_whose_highest_score_is_elsewhere() -> None:
 
 def test_an_infinite_difference_is_told_apart_from_an_unknown_one() -> None:
     a, b = {"y": np.array([[1, np.nan, 0]], F32)}, {"y": np.zeros((1, 3), F32)}
-    found = differences(a, b, {"y": SPEC})["y"]
+    found = differences(a, b, {"y": SPEC}, {})["y"]
     assert (found.max_abs, found.infinite, found.cosine) == (None, True, None)
 
 
 def test_what_cannot_be_compared_says_why() -> None:
     a = {"y": np.zeros((1, 3), F32), "only": np.zeros(1)}
     b = {"y": np.zeros((1, 4), F32), "other": np.zeros(1)}
-    found = differences(a, b, {})
+    found = differences(a, b, {}, {})
     assert "[1, 4]" in found["y"].refused
     assert found["only"].refused == "only A has this output"
     assert found["other"].refused == "only B has this output"
@@ -86,5 +94,18 @@ def test_what_cannot_be_compared_says_why() -> None:
 
 def test_texts_differ_in_their_share_of_equal_ones() -> None:
     a, b = (np.array(each, dtype=object) for each in ([b"x", b"y"], [b"x", b"z"]))
-    found = differences({"y": a}, {"y": b}, {})["y"]
+    found = differences({"y": a}, {"y": b}, {}, {})["y"]
     assert (found.equal, found.max_abs, found.top_1, found.top_1_differs) == (0.5, None, None, None)
+
+
+def test_a_declared_output_is_read_and_compared_by_its_kind() -> None:
+    embedding = DeclaredOutput("embedding")
+    found = line(np.array([[3, 4, 0]], F32), declared=embedding)
+    assert (found.kind, found.top, found.rows) == ("embedding", [], [{"size": 3, "norm": 5.0}])
+    found = line(np.array([[0, 2, 1]], F32), declared=DeclaredOutput("classes", "logits"))
+    assert (found.kind, found.rows, found.top[0][0].label) == ("classes", [], "dog")
+    assert sum(one.value for one in found.top[0]) < 1
+    a, b = {"y": np.array([[1, 0, 0]], F32)}, {"y": np.array([[0, 1, 0]], F32)}
+    differs = differences(a, b, {"y": SPEC}, {"y": embedding})["y"]
+    assert (differs.agreement, differs.differing, differs.top_1) == (0.0, [0], None)
+    assert differs.measures == {"cosine": 0.0, "min_cosine": 0.0}

@@ -1,0 +1,280 @@
+"""How far two answers agree, output by output, each by its declared kind.
+
+| kind                    | a row agrees when                            | measures                |
+|-------------------------|----------------------------------------------|-------------------------|
+| `classes`               | the highest class is the same                | `top_1`, `rank_overlap` |
+| `multilabel`            | the labels above the threshold are the same  | `jaccard`               |
+| `number`                | all numbers are within 1 % (or 1e-6)         | `max_abs`, `max_rel`    |
+| `image`                 | the mean error is below 1 % of the range     | `mean_abs`, `max_abs`   |
+| `mask`                  | the mean IoU of the classes is at least 0.9  | `iou`, `equal`          |
+| `boxes`                 | each box has a partner of its class with an  | `f1`, `iou`             |
+|                         | IoU of at least 0.5, on both sides           |                         |
+| `embedding`             | the cosine is at least 0.99                  | `cosine`, `min_cosine`  |
+| `text`, `stream`        | the texts are the same                       | `equal`, `similarity`   |
+
+Measures are means over rows, except `max_…` and `min_…`.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.core.errors import Invalid
+from serve.tensors.datatypes import Array
+from serve.tensors.metadata import TensorSpec
+from serve.tensors.output_kinds import DeclaredOutput
+
+_TOP = 5  # ranks that are compared
+_RELATIVE, _ABSOLUTE = 0.01, 1e-6
+_IMAGE, _MASK, _COSINE, _BOX = 0.01, 0.9, 0.99, 0.5
+_LONGEST = 2000  # characters of a text that are compared
+Floats = NDArray[np.float64]
+_Row = tuple[bool, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAgreement:
+    """`agreement` is the share of rows that agree; `differing` are the others, ascending."""
+
+    kind: str
+    agreement: float
+    differing: tuple[int, ...]
+    measures: Mapping[str, float]
+
+
+def agreement(
+    name: str,
+    a: Mapping[str, Array],
+    b: Mapping[str, Array],
+    declared: DeclaredOutput,
+    spec: TensorSpec | None,
+) -> OutputAgreement:
+    """How far output `name` of two answers agrees; `Invalid` when the rows cannot be paired."""
+    left, right = rows_of(a[name], spec), rows_of(b[name], spec)
+    has_sizes = declared.kind in ("boxes", "text", "stream")
+    if len(left) != len(right) or (not has_sizes and left.shape != right.shape):
+        why = f"one has the shape {list(a[name].shape)}, the other {list(b[name].shape)}"
+        raise Invalid(f"output '{name}' cannot be compared", why=why)
+    if declared.kind == "boxes":
+        rows = _boxes_by_row(name, (a, b), declared, spec)
+    else:
+        compare = _COMPARISONS[declared.kind]
+        rows = [compare(one, other, declared) for one, other in zip(left, right, strict=True)]
+    return _summary(declared.kind, rows)
+
+
+def _summary(kind: str, rows: Sequence[_Row]) -> OutputAgreement:
+    measures = {}
+    for name in rows[0][1] if rows else ():
+        values = [one[name] for _, one in rows]
+        ends: dict[str, Callable[[Sequence[float]], float]] = {"max_": max, "min_": min}
+        measures[name] = ends.get(name[:4], _mean)(values)
+    differing = tuple(number for number, (is_same, _) in enumerate(rows) if not is_same)
+    share = 1 - len(differing) / len(rows) if rows else 1.0
+    return OutputAgreement(kind, share, differing, MappingProxyType(measures))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def rows_of(array: Array, spec: TensorSpec | None) -> Array:
+    """The rows of an output, in the first dimension."""
+    return array if array.ndim and (spec is None or spec.has_batch) else array[None]
+
+
+# --- by kind --------------------------------------------------------------------------------------
+
+
+def _classes(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
+    if declared.values == "indices":
+        is_same = bool((a.ravel() == b.ravel()).all())
+        return is_same, {"top_1": float(is_same), "rank_overlap": float(is_same)}
+    left, right = _ranks(a), _ranks(b)
+    is_same = left[:1] == right[:1]
+    overlap = len(set(left[:_TOP]) & set(right[:_TOP])) / max(len(left[:_TOP]), 1)
+    return is_same, {"top_1": float(is_same), "rank_overlap": overlap}
+
+
+def _ranks(row: Array) -> list[int]:
+    order = np.argsort(-row.astype(np.float64).ravel(), kind="stable")
+    return [int(one) for one in order]
+
+
+def _multilabel(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
+    left, right = (probabilities(one, declared) >= declared.threshold for one in (a, b))
+    both, either = int((left & right).sum()), int((left | right).sum())
+    return both == either, {"jaccard": both / either if either else 1.0}
+
+
+def _number(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
+    left, right = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+    gap = _gap(left, right)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        larger = np.maximum(np.abs(left), np.abs(right))
+        relative = np.where(gap == 0, 0.0, gap / np.where(larger > 0, larger, 1.0))
+    within = (gap <= _ABSOLUTE) | (relative <= _RELATIVE)
+    largest = float(np.nan_to_num(relative, nan=2.0, posinf=2.0).max(initial=0.0))
+    return bool(within.all()), {"max_abs": float(gap.max(initial=0.0)), "max_rel": largest}
+
+
+def _image(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
+    gap = _gap(a.astype(np.float64).ravel(), b.astype(np.float64).ravel())
+    mean = float(gap.mean()) if gap.size else 0.0
+    scale = abs(declared.range[1] - declared.range[0])
+    is_same = mean <= _IMAGE * scale
+    return is_same, {"mean_abs": mean, "max_abs": float(gap.max(initial=0.0))}
+
+
+def _gap(a: Floats, b: Floats) -> Floats:
+    """|a - b|; 0 for two NaN, infinite for one."""
+    with np.errstate(invalid="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        gap = np.where(same, 0.0, np.abs(a - b))
+    return np.nan_to_num(gap, nan=np.inf, posinf=np.inf)
+
+
+def _mask(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
+    found = []
+    for value in np.union1d(np.unique(a), np.unique(b)):
+        left, right = a == value, b == value
+        found.append((left & right).sum() / (left | right).sum())
+    iou = float(np.mean(found)) if found else 1.0
+    equal = float((a == b).mean()) if a.size else 1.0
+    return iou >= _MASK, {"iou": iou, "equal": equal}
+
+
+def _embedding(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
+    left, right = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+    sizes = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
+    if not np.isfinite(sizes) or sizes == 0:
+        cosine = float(np.array_equal(left, right, equal_nan=True))
+    else:
+        cosine = float(np.clip(left @ right / sizes, -1.0, 1.0))
+    return cosine >= _COSINE, {"cosine": cosine, "min_cosine": cosine}
+
+
+def _text(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
+    left, right = joined_text(a), joined_text(b)
+    if left == right:
+        return True, {"equal": 1.0, "similarity": 1.0}
+    matcher = difflib.SequenceMatcher(None, left[:_LONGEST], right[:_LONGEST], autojunk=False)
+    return False, {"equal": 0.0, "similarity": matcher.ratio()}
+
+
+def joined_text(texts: Array) -> str:
+    """The texts of an output, one per line."""
+    elements = np.asarray(texts, dtype=object).ravel().tolist()
+    return "\n".join(
+        one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in elements
+    )
+
+
+_COMPARISONS: Mapping[str, Callable[[Array, Array, DeclaredOutput], _Row]] = MappingProxyType(
+    {
+        "classes": _classes,
+        "multilabel": _multilabel,
+        "number": _number,
+        "image": _image,
+        "mask": _mask,
+        "embedding": _embedding,
+        "text": _text,
+        "stream": _text,
+    }
+)
+
+
+# --- boxes ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Boxes:
+    """The boxes of one row: `corners` [n, 4] as left, top, right, bottom; `scores`; `classes`."""
+
+    corners: Floats
+    scores: Floats
+    classes: NDArray[np.int64]
+
+
+def boxes_of(
+    name: str, answer: Mapping[str, Array], declared: DeclaredOutput, spec: TensorSpec | None
+) -> list[Boxes]:
+    """The boxes of each row whose score is at least the threshold, the highest score first."""
+    found = []
+    others = [answer.get(one) if one else None for one in (declared.scores, declared.classes)]
+    for number, row in enumerate(rows_of(answer[name], spec)):
+        corners = _corners(row.astype(np.float64).reshape(-1, 4), declared.format)
+        scores, classes = (
+            None if one is None else rows_of(one, spec)[number].astype(np.float64).ravel()
+            for one in others
+        )
+        scores = np.ones(len(corners)) if scores is None else scores[: len(corners)]
+        classes = np.zeros(len(corners)) if classes is None else classes[: len(corners)]
+        kept = [int(one) for one in np.argsort(-scores, kind="stable")]
+        kept = [one for one in kept if scores[one] >= declared.threshold]
+        found.append(Boxes(corners[kept], scores[kept], classes[kept].astype(np.int64)))
+    return found
+
+
+def _corners(boxes: Floats, form: str) -> Floats:
+    one, two, three, four = boxes.T
+    if form == "yxyx":
+        return np.stack([two, one, four, three], axis=1)
+    if form == "xywh":
+        return np.stack([one, two, one + three, two + four], axis=1)
+    if form == "cxcywh":
+        sides = (one - three / 2, two - four / 2, one + three / 2, two + four / 2)
+        return np.stack(sides, axis=1)
+    same: Floats = boxes
+    return same
+
+
+def _boxes_by_row(
+    name: str,
+    answers: tuple[Mapping[str, Array], Mapping[str, Array]],
+    declared: DeclaredOutput,
+    spec: TensorSpec | None,
+) -> list[_Row]:
+    left, right = (boxes_of(name, answer, declared, spec) for answer in answers)
+    return [_matched(one, other) for one, other in zip(left, right, strict=True)]
+
+
+def _matched(a: Boxes, b: Boxes) -> _Row:
+    """Each box of A, the highest score first, takes the best free one of its class in B."""
+    free, overlaps = set(range(len(b.corners))), []
+    for corners, number in zip(a.corners, a.classes, strict=True):
+        rivals = [(_iou(corners, b.corners[one]), one) for one in free if b.classes[one] == number]
+        best, place = max(rivals, default=(0.0, -1))
+        if best >= _BOX:
+            free.discard(place)
+            overlaps.append(best)
+    total = len(a.corners) + len(b.corners)
+    f1 = 2 * len(overlaps) / total if total else 1.0
+    return f1 == 1.0, {"f1": f1, "iou": float(np.mean(overlaps)) if overlaps else float(not total)}
+
+
+def _iou(a: Floats, b: Floats) -> float:
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    shared = max(width, 0.0) * max(height, 0.0)
+    areas = sum((one[2] - one[0]) * (one[3] - one[1]) for one in (a, b)) - shared
+    return float(shared / areas) if areas > 0 else float(np.array_equal(a, b))
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def probabilities(row: Array, declared: DeclaredOutput) -> Floats:
+    """The probabilities of a row of classes or labels, in float64."""
+    values = row.astype(np.float64).ravel()
+    if declared.values != "logits":
+        return values
+    if declared.kind == "multilabel":
+        return np.asarray(1 / (1 + np.exp(-np.clip(values, -700, 700))), np.float64)
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(values - values.max(initial=-np.inf))
+        return np.asarray(powers / powers.sum(), np.float64)
