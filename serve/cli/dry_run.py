@@ -13,7 +13,15 @@ from serve.cli.onnx_file import ReadModel
 from serve.cli.pieces import PushSource
 from serve.cli.talk import amount
 from serve.core.errors import Invalid, NoControl, NotFound
-from serve.core.versions import CONFIG, CONVERSION, FLAVOURS, Layout, VersionState, content_digest
+from serve.core.versions import (
+    CONFIG,
+    CONVERSION,
+    FLAVOURS,
+    OUTPUTS,
+    Layout,
+    VersionState,
+    content_digest,
+)
 
 _MOST_ASKED = 20  # versions
 _DEAD = (VersionState.FAILED, VersionState.RETIRED, VersionState.REMOVED)
@@ -73,21 +81,21 @@ def _version(admin: AdminClient, path: str) -> Mapping[str, Any]:
     return page
 
 
-def _unverified(source: PushSource) -> str:
-    """What the report of the conversion says of that."""
-    from serve.conversion.report import unverified_in
-
-    report = source.find(CONVERSION)
+def _document(source: PushSource, name: str) -> Mapping[str, Any]:
+    """A JSON document beside the model; empty where there is none, or none that can be read."""
+    file = source.find(name)
     try:
-        return unverified_in(json.loads(data_of(report))) if report else ""
+        found = json.loads(data_of(file)) if file else {}
     except (ValueError, RecursionError):
-        return ""
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def findings(
     name: str, source: PushSource, blobs: Sequence[Blob], read_model: ReadModel
 ) -> tuple[tuple[str, str], ...]:
     """What lint says, as severity and sentence; the parts of an ensemble only the gateway knows."""
+    from serve.conversion.report import unverified_in
     from serve.triton.config import parse
     from serve.triton.lint import LintSubject, lint
 
@@ -97,7 +105,14 @@ def findings(
         files = tuple(blob.file for blob in blobs)
         flavours = source.find(FLAVOURS)
         text = data_of(flavours).decode("utf-8", "replace") if flavours else ""
-        subject = LintSubject(name, parsed, files, flavours=text, unverified=_unverified(source))
+        subject = LintSubject(
+            name,
+            parsed,
+            files,
+            flavours=text,
+            output_kinds=_document(source, OUTPUTS),
+            unverified=unverified_in(_document(source, CONVERSION)),
+        )
         model = source.find(f"{Layout.of(files).number}/{subject.readable}")
         if model is not None and isinstance(model.origin, Path):
             subject = replace(subject, signature=read_model(model.origin))
