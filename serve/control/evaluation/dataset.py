@@ -122,7 +122,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsView:
+class DatasetRows:
     """The rows of a revision, which can be read."""
 
     dataset: Dataset

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from serve.control.artifacts.objects import Objects
-from serve.control.evaluation.dataset import Dataset, PackOf, RowsView, check_dataset_name
+from serve.control.evaluation.dataset import Dataset, DatasetRows, PackOf, check_dataset_name
 from serve.control.evaluation.pack_writer import PackWriter
 from serve.control.evaluation.packs import Packs, read_whole
 from serve.control.evaluation.pictures import png
@@ -78,11 +78,11 @@ class Datasets:
             revision = numbers[-1]
         return await self._read(name, revision)
 
-    async def view(self, name: str, revision: int | None = None) -> RowsView:
+    async def view(self, name: str, revision: int | None = None) -> DatasetRows:
         """The rows of one revision, ready to be read; `NotFound`, `DigestMismatch`."""
         dataset = await self.get(name, revision)
         tables = [await self._packs.table(dataset.name, pack) for pack in dataset.packs]
-        return RowsView(dataset, tuple(tables))
+        return DatasetRows(dataset, tuple(tables))
 
     async def picture(self, name: str, row: int, revision: int | None = None) -> bytes:
         """A row as a PNG file; `NotFound` where there is no such row, or it is no picture."""

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from serve.control.evaluation.dataset import RowsView
+from serve.control.evaluation.dataset import DatasetRows
 from serve.control.evaluation.datasets import Datasets
 from serve.control.evaluation.evaluation import Evaluation, EvaluationRequest, spread
 from serve.control.evaluation.run import RowPlan
@@ -64,7 +64,7 @@ class Planner:
             created=now,
         )
 
-    async def view(self, evaluation: Evaluation) -> RowsView:
+    async def view(self, evaluation: Evaluation) -> DatasetRows:
         """The rows that it is about; `Conflict` when they are not there any more."""
         request = evaluation.request
         try:
@@ -81,7 +81,7 @@ class Planner:
             )
         return view
 
-    async def plan(self, evaluation: Evaluation, view: RowsView) -> RowPlan:
+    async def plan(self, evaluation: Evaluation, view: DatasetRows) -> RowPlan:
         """How its rows are asked."""
         request = evaluation.request
         versions = [evaluation.version_a]
@@ -91,7 +91,7 @@ class Planner:
         return RowPlan(tuple(sides), request.via, request.concurrency, request.batch)
 
     async def _side(
-        self, request: EvaluationRequest, version: int, view: RowsView
+        self, request: EvaluationRequest, version: int, view: DatasetRows
     ) -> EvaluatedSide:
         status = self._models.version(request.model, version)
         if status.state not in ("ready", "serving"):
@@ -120,7 +120,7 @@ class Planner:
                 try_this=f'"batch": {most}',
             )
 
-    async def _fits(self, view: RowsView, sides: tuple[EvaluatedSide, ...]) -> None:
+    async def _fits(self, view: DatasetRows, sides: tuple[EvaluatedSide, ...]) -> None:
         """The first row is made a tensor: what fits no row is told before anything is queued."""
         cells, vector = await asyncio.to_thread(view.cells, 0), view.vector(0)
         for side in sides:

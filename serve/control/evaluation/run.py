@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from serve.control.evaluation.dataset import RowsView
+from serve.control.evaluation.dataset import DatasetRows
 from serve.control.evaluation.results import LONGEST_ERROR, RowResult, SideOutput
 from serve.control.evaluation.sides import EvaluatedSide
 from serve.control.gateway import Answered
@@ -61,7 +61,7 @@ class RowRun:
     """One run over some rows. `take` gets the results as they come, whole calls at a time."""
 
     plan: RowPlan
-    view: RowsView
+    view: DatasetRows
     gateway: Infers
     take: Callable[[Sequence[RowResult]], Awaitable[None]]
     is_stopping: bool = False
