@@ -27,6 +27,16 @@ from serve.triton.lint import RULES
 from serve.wire.status import code_name, grpc_code, http_status
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+_EXITS = {
+    1: "Any other error; for example, a model cannot be converted.",
+    2: "An option, a file or a request is not valid.",
+    3: "The object does not exist.",
+    4: "The API key is missing or not valid, or its role does not permit the operation.",
+    5: "The operation conflicts with the current state.",
+    6: "Temporarily unavailable, for example because no replica is ready; or Triton is missing.",
+    7: "A check failed: lint, quarantine, the verification of a conversion, `--slo`, `--gate`, …",
+    8: "The call's deadline has passed.",
+}
 NOTE = "<!-- Written by `make docs` from the code; edit the code instead. -->\n"
 
 
@@ -72,7 +82,7 @@ def commands() -> str:
         context = click.Context(command, info_name=" ".join(path), terminal_width=96)
         context.max_content_width = 96
         parts += [f"## {' '.join(path)}", "", "```", command.get_help(context).rstrip(), "```", ""]
-    rows = [f"| {code} | {kind.__doc__} |" for kind, code in EXIT_CODES if kind.__doc__]
+    rows = [f"| {code} | {_EXITS[code]} |" for code in sorted({code for _, code in EXIT_CODES})]
     parts += ["## Exit codes", "", "| code | meaning |", "|---|---|", "| 0 | Success. |", *rows]
     parts += ["| 130 | Interrupted. |", ""]
     return "\n".join(parts)
@@ -99,10 +109,10 @@ async def metrics() -> str:
         (
             "# Metrics",
             NOTE,
-            "Prometheus reads the metrics from `/metrics` on port 8002, which adds up the values",
-            "of all workers. Gauges and process metrics have the label `source`. Metrics of calls",
-            "have the labels `model`, `version`, `route` (why the version was chosen: `number`,",
-            "`label:…`, `split`, `sequence`, `latest`) and `protocol`.",
+            "Scrape `/metrics` on port 8002, which returns the sum over all workers. Gauges and",
+            "process metrics have the label `source`: the process that reported them. Metrics of",
+            "calls have the labels `model`, `version`, `route` (why the version was chosen:",
+            "`number`, `label:…`, `split`, `sequence`, `latest`) and `protocol`.",
             "",
             "| metric | type | meaning | exported by |",
             "|---|---|---|---|",
@@ -126,8 +136,8 @@ def error_codes() -> str:
         (
             "# Errors",
             NOTE,
-            "The gateway returns the code of its own errors in the header `servegate-error`",
-            "(trailing metadata in gRPC). An error without this header comes from Triton.",
+            "Errors raised by the gateway carry their code in the header `servegate-error`",
+            "(in gRPC: trailing metadata). An error without this header comes from Triton.",
             "",
             "| code | HTTP | gRPC | meaning |",
             "|---|---|---|---|",
@@ -135,10 +145,10 @@ def error_codes() -> str:
             "",
             "## Conversions",
             "",
-            "A failed conversion has one of these codes. A command exits with status 7 for the",
-            "codes of the gate, and with 1 for the others.",
+            "A failed conversion has one of these codes. A command exits with status 7 if",
+            "verification failed (last column), and with 1 for all others.",
             "",
-            "| code | what failed | what to try | gate |",
+            "| code | what failed | what to try | verification |",
             "|---|---|---|---|",
             *(
                 f"| `{fault.code}` | {fault.what} | {fault.hint} | {'yes' * fault.is_gate} |"
@@ -160,8 +170,9 @@ def lint_rules() -> str:
         (
             "# Lint rules",
             NOTE,
-            "`servegate model lint PATH` and every push check these rules. A version with an error",
-            "is not published; a warning is recorded with the version.",
+            "`servegate model lint PATH` and every push apply these rules. A version with an error",
+            'is not published; a warning is recorded with the version. A message after "Triton:"',
+            "is the one with which Triton refuses to load the model.",
             "",
             "| rule | severity | finding | what Triton 2.51 does |",
             "|---|---|---|---|",
@@ -176,10 +187,13 @@ def _walk(
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield path, command
     for name, child in getattr(command, "commands", {}).items():
-        yield from _walk(child, (*path, name))
+        if not child.hidden:
+            yield from _walk(child, (*path, name))
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as in TOML
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 

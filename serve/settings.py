@@ -36,103 +36,131 @@ class Settings:
 
     model_repo: str = _row(
         "model_repo",
-        "model repository in Triton's layout; empty: the models that the Tritons have loaded",
+        "model repository in Triton's layout; if empty, serves the models that the Tritons have "
+        "already loaded",
     )
     state: str = _row(
-        ".servegate", "folder for the store, the saved snapshot and other run-time files"
+        ".servegate", "folder for the store, the saved snapshot and other runtime files"
     )
     replicas: int = _row(1, "number of local Triton servers that `up` starts")
-    autoscale: str = _row("", "MIN..MAX local Tritons, by their scaling hints; for `up`")
+    autoscale: str = _row(
+        "",
+        "for `up`: range MIN..MAX of the number of local Tritons, which follows the scaling hints",
+    )
     workers: int = _row(1, "worker processes of the gateway")
-    host: str = _row("127.0.0.1", "address of the data ports and the metrics port")
-    http_port: int = _row(8000, "data port for KServe v2 over HTTP")
-    grpc_port: int = _row(8001, "data port for KServe v2 over gRPC")
+    host: str = _row("127.0.0.1", "address to listen on for inference and metrics")
+    http_port: int = _row(8000, "port for KServe v2 over HTTP")
+    grpc_port: int = _row(8001, "port for KServe v2 over gRPC")
     metrics_port: int = _row(8002, "port of the Prometheus metrics")
     admin_host: str = _row("127.0.0.1", "address of the admin API")
     admin_port: int = _row(8080, "port of the admin API and the web UI")
     admin_hosts: tuple[str, ...] = _row(
-        (), "further values of the Host header that the admin API accepts"
+        (), "additional Host header values that the admin API accepts, comma-separated"
     )
     admin_url: str = _row(
         "",
         "URL of the admin API, used by commands; default: the setting control, otherwise this "
         "machine",
     )
-    keda_port: int = _row(0, "port of KEDA's external scaler (gRPC) on admin_host; 0: off")
+    keda_port: int = _row(0, "port of the external scaler for KEDA (gRPC) on admin_host; 0: off")
     triton: tuple[str, ...] = _row(
         (), "running Tritons, comma-separated: [NAME=]HOST:HTTP:GRPC:METRICS[@POOL]"
     )
     discover: tuple[str, ...] = _row(
         (), "sources of Tritons: kubernetes[=[URL/]NAMESPACE], dns=HOST:HTTP:GRPC:METRICS[@POOL]"
     )
-    control: str = _row("", "URL of the control plane, for `proxy`; default: this machine")
+    control: str = _row(
+        "", "URL of the control plane, for `proxy`; default: the one on this machine"
+    )
     gateway: tuple[str, ...] = _row(
         (),
         "URLs at which the control plane reaches the gateway, separated by commas, in the order "
-        "HTTP, gRPC, metrics; default: this machine",
+        "HTTP, gRPC, metrics; default: the gateway on this machine",
     )
     secret: str = _row(
         "", "secret shared by control plane and workers; default: generated in the state folder"
     )
-    max_in_flight: int = _row(256, "limit of calls in flight per model, over all workers")
-    max_body_bytes: int = _row(1 << 30, "largest request body or gRPC message")
-    max_inflated_bytes: int = _row(1 << 30, "largest request body after decompression")
+    max_in_flight: int = _row(
+        256, "maximum number of calls in flight per model, across all workers"
+    )
+    max_body_bytes: int = _row(1 << 30, "maximum size of a request body or gRPC message")
+    max_inflated_bytes: int = _row(1 << 30, "maximum size of a request body after decompression")
     max_in_flight_bytes: int = _row(
-        1 << 28, "memory per worker for request bodies and their conversion"
+        1 << 28,
+        "maximum memory per worker for request bodies and their translation between protocols",
     )
-    max_head_bytes: int = _row(1 << 16, "largest request head: path and headers, or metadata")
-    max_chunks: int = _row(1 << 16, "chunks of a chunked request body")
+    max_head_bytes: int = _row(
+        1 << 16, "maximum size of a request head: path and headers, or metadata"
+    )
+    max_chunks: int = _row(1 << 16, "maximum number of chunks in a chunked request body")
     max_incomplete: int = _row(
-        128, "calls of one key or address whose bodies are incomplete, per worker"
+        128,
+        "maximum number of calls with incomplete bodies per API key or client address, per worker",
     )
-    max_connections: int = _row(4096, "client connections per worker and port")
-    max_streams: int = _row(256, "concurrent calls on one gRPC connection")
-    max_frame_bytes: int = _row(1 << 18, "largest HTTP/2 frame")
-    max_continuations: int = _row(8, "CONTINUATION frames of one HTTP/2 header block")
+    max_connections: int = _row(4096, "maximum number of client connections per worker and port")
+    max_streams: int = _row(256, "maximum number of concurrent calls on one gRPC connection")
+    max_frame_bytes: int = _row(1 << 18, "maximum size of an HTTP/2 frame")
+    max_continuations: int = _row(
+        8, "maximum number of CONTINUATION frames in one HTTP/2 header block"
+    )
     max_resets: int = _row(
         500,
         "maximum number of HTTP/2 streams that a gRPC client may reset within ten seconds before "
         "its call has begun; ten times as many for calls that have begun",
     )
-    max_pings: int = _row(2000, "HTTP/2 control frames that a client may send within ten seconds")
-    head_timeout: float = _row(10.0, "longest time until a request head is complete")
-    body_timeout: float = _row(30.0, "longest pause while a request body is received")
+    max_pings: int = _row(
+        2000, "maximum number of HTTP/2 control frames that a client may send within ten seconds"
+    )
+    head_timeout: float = _row(10.0, "timeout for receiving the request head")
+    body_timeout: float = _row(30.0, "maximum pause between two parts of a request body")
     min_body_rate: int = _row(
         8192,
         "minimum upload rate of a request body in bytes per second, averaged over body_timeout, "
         "or over 5 s while the gateway streams the body to Triton",
     )
     idle_timeout: float = _row(75.0, "time after which a client connection without calls is closed")
-    cancel: str = _row("auto", "cancelled gRPC calls: auto, forward (to Triton) or absorb")
-    call_timeout: float = _row(300.0, "longest time for one call")
-    connect_timeout: float = _row(1.0, "longest time to connect to a Triton")
-    drain_timeout: float = _row(5.0, "longest time for calls in flight to finish at shutdown")
-    start_timeout: float = _row(120.0, "longest time for local Tritons to become ready")
+    cancel: str = _row(
+        "auto",
+        "what happens when a client cancels a gRPC call: forward (cancel it in Triton), absorb "
+        "(let it finish in Triton) or auto (forward to Tritons that are known to survive it)",
+    )
+    call_timeout: float = _row(300.0, "maximum duration of a call")
+    connect_timeout: float = _row(1.0, "timeout for connecting to a Triton")
+    drain_timeout: float = _row(5.0, "maximum time for calls in flight to finish at shutdown")
+    start_timeout: float = _row(120.0, "maximum time for local Tritons to become ready")
     tick: float = _row(0.5, "interval between health checks of a replica")
     scan_interval: float = _row(2.0, "interval between scans of the model repository")
-    seed: int = _row(-1, "random seed of the traffic split, for tests; -1: chosen by the system")
+    seed: int = _row(-1, "random seed for the traffic split, for tests; -1: chosen by the system")
     log_level: str = _row("info", "debug, info, warning or error")
     log_format: str = _row("text", "text or json")
     auth: str = _row(
         "auto",
-        "when API keys are required: auto (one exists, or host is not loopback), keys (always) "
+        "when to require API keys: auto (if one exists, or host is not loopback), keys (always) "
         "or none (never)",
     )
-    tls_cert: str = _row("", "certificate chain of every listener, PEM; reloaded when it changes")
+    tls_cert: str = _row(
+        "", "certificate chain for all listeners, PEM; reloaded when the file changes"
+    )
     tls_key: str = _row("", "private key of tls_cert, PEM")
-    tls_client_ca: str = _row("", "CA of the certificates that clients must present, PEM")
-    insecure: bool = _row(False, "allow addresses other than loopback without API keys or TLS")
+    tls_client_ca: str = _row(
+        "", "CA that signs client certificates, PEM; if set, clients must present one"
+    )
+    insecure: bool = _row(
+        False, "allow listening on non-loopback addresses without API keys or TLS"
+    )
     access_log: str = _row(
-        "-", "destination of the access log: a file, - for the log, or empty for none"
+        "-", "destination of the access log: a file, '-' for the main log, or empty to disable it"
     )
     access_log_share: float = _row(
-        0.01, "share of successful calls in the access log; failed calls are always logged"
+        0.01, "fraction of successful calls in the access log; failed calls are always logged"
     )
-    otel: str = _row("", "OTLP endpoint for traces; needs the extra servegate[otel]")
+    otel: str = _row(
+        "", "OTLP endpoint for traces; requires the optional dependencies servegate[otel]"
+    )
     allow_management: bool = _row(
         False, "serve Triton's repository, trace, logging and shared-memory extensions"
     )
-    triton_args: tuple[str, ...] = _row((), "further flags for local Tritons, comma-separated")
+    triton_args: tuple[str, ...] = _row((), "additional flags for local Tritons, comma-separated")
     database: str = _row("", "PostgreSQL URL of the store; default: SQLite in the state folder")
     storage: str = _row(
         "",
@@ -142,26 +170,32 @@ class Settings:
     delivery: str = _row("folder", "how Tritons get published versions: folder, agents or bucket")
     delivery_folder: str = _row(
         "",
-        "folder that Tritons read published versions from; default: in the state folder, "
-        "for local Tritons",
+        "folder from which Tritons read published versions; default: in the state folder, for "
+        "local Tritons",
     )
-    max_upload_bytes: int = _row(20 << 30, "largest version that can be uploaded")
-    upload_quota: int = _row(100 << 30, "total size of unfinished uploads")
-    upload_keep: float = _row(7 * 86400.0, "time after which an unfinished upload is deleted")
+    max_upload_bytes: int = _row(20 << 30, "maximum size of an uploaded version")
+    upload_quota: int = _row(100 << 30, "maximum total size of unfinished uploads")
+    upload_keep: float = _row(
+        7 * 86400.0, "time after which an unfinished upload is deleted; 7 days by default"
+    )
     allow_code_models: bool = _row(
         False, "allow uploads that contain code: Python models, .so files"
     )
     quarantine: str = _row(
-        "auto", "trial of each version on a temporary Triton: auto, required or off"
+        "auto",
+        "test of each version on a temporary Triton before a replica loads it: auto (if "
+        "Triton is installed here), required or off",
     )
     quarantine_bytes: int = _row(4 << 30, "memory limit of a version in quarantine")
-    quarantine_timeout: float = _row(300.0, "longest time for a version to load in quarantine")
-    conversions: int = _row(1, "conversions of uploaded models that run at the same time; 0: none")
+    quarantine_timeout: float = _row(300.0, "load timeout of a version in quarantine")
+    conversions: int = _row(
+        1, "maximum number of concurrent conversions of uploaded models; 0 disables conversion"
+    )
     conversion_memory: int = _row(8 << 30, "memory limit of a conversion")
-    conversion_timeout: float = _row(1800.0, "longest time for a conversion")
+    conversion_timeout: float = _row(1800.0, "time limit of a conversion")
     contract_interval: float = _row(60.0, "interval between runs of the golden cases on a replica")
     min_available: float = _row(
-        0.5, "share of a pool that keeps serving while a replica loads a version"
+        0.5, "minimum fraction of a pool's replicas that keep serving while others load a version"
     )
     without_spare: str = _row(
         "warn",
@@ -171,17 +205,29 @@ class Settings:
     unload_after: float = _row(
         300.0, "time after which a version that nothing refers to is unloaded"
     )
-    keep_loaded: int = _row(2, "newest versions of a model that stay loaded without being used")
-    keep_versions: int = _row(10, "versions of a model that garbage collection keeps")
-    pool_memory: tuple[str, ...] = _row((), "memory of each replica of a pool: POOL=BYTES")
-    gpu_metrics: tuple[str, ...] = _row(
-        (), "dcgm-exporters of Tritons: POOL=URL or REPLICA=URL; {host} is the Triton's host"
+    keep_loaded: int = _row(
+        2,
+        "number of newest versions per model that stay loaded even if unused, as long as memory "
+        "allows",
     )
-    waking_calls: int = _row(256, "calls per worker that wait for a sleeping pool")
-    waking_timeout: float = _row(120.0, "longest time that a call waits for a sleeping pool")
+    keep_versions: int = _row(10, "number of versions per model that garbage collection keeps")
+    pool_memory: tuple[str, ...] = _row(
+        (), "memory available for models on each replica of a pool: POOL=BYTES; default: no limit"
+    )
+    gpu_metrics: tuple[str, ...] = _row(
+        (),
+        "URLs of dcgm-exporters: POOL=URL or REPLICA=URL; {host} stands for the Triton's host name",
+    )
+    waking_calls: int = _row(
+        256, "maximum number of calls per worker that wait while a pool scales up from zero"
+    )
+    waking_timeout: float = _row(
+        120.0, "maximum time that a call waits while a pool scales up from zero"
+    )
     machine_facts: tuple[str, ...] = _row(
         (),
-        "hardware of replicas, for the choice of flavours: POOL.FACT=VALUE or REPLICA.FACT=VALUE",
+        "hardware properties of pools or replicas, used to choose a flavour: POOL.FACT=VALUE or "
+        "REPLICA.FACT=VALUE",
     )
 
     @property

@@ -133,7 +133,7 @@ class Meters:
             ),
             (
                 "servegate_ejections",
-                "Ejections of a replica after consecutive failures of the version",
+                "Ejections of a replica for a version, after consecutive failures",
                 ("replica", "model", "version"),
                 self._ejections,
             ),

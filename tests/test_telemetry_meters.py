@@ -46,7 +46,7 @@ def test_before_the_first_call_every_name_and_meaning_is_there_and_no_number() -
         "# HELP servegate_retries_total Attempts that were not executed and were retried on "
         "another replica\n"
         "# TYPE servegate_retries_total counter\n"
-        "# HELP servegate_ejections_total Ejections of a replica after consecutive failures of "
+        "# HELP servegate_ejections_total Ejections of a replica for a version, after consecutive failures of "
         "the version\n"
         "# TYPE servegate_ejections_total counter\n"
         "# HELP servegate_stream_messages_total Messages of gRPC streams that were "

@@ -254,7 +254,7 @@ class ControlPlane:
         self._meters = Meters()
         self._meters.gauge(
             "servegate_control_snapshot_generation",
-            "Generation of the newest published snapshot",
+            "Generation of the newest published configuration snapshot",
             lambda: self._publisher.snapshot.generation,
         )
         self._meters.gauge(

@@ -203,7 +203,7 @@ class ProxyWorker:
         """Tell the meters of numbers that are kept elsewhere."""
         self._meters.gauge(
             "servegate_snapshot_generation",
-            "Generation of the snapshot that the worker serves",
+            "Generation of the configuration snapshot that the worker uses",
             lambda: self._live.generation,
         )
         self._meters.gauge(
@@ -211,7 +211,7 @@ class ProxyWorker:
         )
         self._meters.gauge(
             "servegate_calls_asleep",
-            "Calls that wait for a pool scaled to zero",
+            "Calls that wait for a pool to scale up from zero",
             lambda: self._waking.count,
         )
         self._meters.table(self._model_calls)
@@ -280,7 +280,7 @@ class ProxyWorker:
         """Of every model that is known, also while nobody calls it."""
         calls = GaugeMetricFamily(
             "servegate_model_calls_in_flight",
-            "Calls of the model that have not ended, including waiting calls",
+            "Calls of the model in flight or waiting",
             labels=["model"],
         )
         snapshot, present = self._live.current, self._gateway.calls

@@ -20,8 +20,8 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="PostgreSQL URL of the store (default: the database in the state folder). "
-        "Keep the password in ~/.pgpass.",
+        help="PostgreSQL URL of the store (default: the database in the state folder). Put the "
+        "password in ~/.pgpass, not in the URL.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")]
@@ -34,8 +34,9 @@ def backup(
 ) -> None:
     """Back up the store to a file.
 
-    The file contains routes, labels, key digests, version records and the history, but not the
-    model files, which are in the storage. You can run this command while the gateway is running.
+    The backup contains routes, labels, hashes of API keys, version records and the change history.
+    It does not contain the model files, which are in the storage. You can run this command while
+    the gateway is running.
 
     Example: servegate backup servegate-monday.jsonl
     """
@@ -47,7 +48,11 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file to read.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the current content of the store.")
+        bool,
+        typer.Option(
+            "--replace",
+            help="Overwrite the current content of the store (default: fail if it is not empty).",
+        ),
     ] = False,
     yes: Yes = False,
     state: State = None,

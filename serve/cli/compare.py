@@ -38,7 +38,7 @@ def compare(
         typer.Option(
             "--input",
             metavar="[NAME=]@FILE|random",
-            help="Input: a picture, .npy, .npz, .json, .csv or .txt file, or random values "
+            help="Input: an image, .npy, .npz, .json, .csv or .txt file, or random values "
             "(repeatable).",
         ),
     ] = None,
@@ -48,20 +48,23 @@ def compare(
         typer.Option(
             min=1,
             metavar="N",
-            help="Rows per call. A single row is repeated; random rows are generated.",
+            help="Rows per call (default: as in the input, or 1 random row). A single input row "
+            "is repeated to fill the batch.",
         ),
     ] = None,
     top_k: Annotated[
         int, typer.Option(min=1, max=100, metavar="K", help="Number of highest scores to show.")
     ] = 5,
     seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Seed of the random values.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="Seed for the random values (default: random)."),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MEASURE<NUMBER",
-            help="Exit with status 7 if the condition holds for an output (repeatable). "
+            metavar="CONDITION",
+            help="Exit with status 7 if the condition holds for an output, for example "
+            "'agreement<0.97' or 'max_abs>1e-3' (repeatable). "
             f"Measures: {', '.join(_MEASURES)}.",
         ),
     ] = None,
@@ -71,7 +74,7 @@ def compare(
 ) -> None:
     """Compare the results of two versions for the same input.
 
-    Exit status 7 if a call fails, or a --fail-if condition holds.
+    Exits with status 7 if a call fails or a --fail-if condition holds.
 
     Example: servegate compare digits@1 digits@2 --input @examples/digits/seven.png
 

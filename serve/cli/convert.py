@@ -46,7 +46,7 @@ def onnx(
             min=1,
             max=(1 << 31) - 1,
             metavar="N",
-            help="Version number to write; existing versions stay.",
+            help="Version number to write; existing versions are kept.",
         ),
     ] = 1,
     signature: options.Signature = "",
@@ -67,8 +67,9 @@ def onnx(
 ) -> None:
     """Convert a model to ONNX and verify it.
 
-    Writes the converted model to a model repository. If its results differ from the source, writes
-    nothing and exits with status 7. Exit status 1 if the source cannot be converted.
+    Writes the converted model to a model repository. If the results of the converted model differ
+    from those of the source, the command writes nothing and exits with status 7. Exits with status
+    1 if the source cannot be converted.
 
     Example: servegate convert onnx saved_model --name digits --out model_repo
 
@@ -126,7 +127,7 @@ def verify(
 ) -> None:
     """Compare an ONNX file with its source model.
 
-    Writes nothing. Exit status 7 if the results differ.
+    Writes nothing. Exits with status 7 if the results differ.
 
     Example: servegate convert verify saved_model model_repo/digits/1/model.onnx
     """

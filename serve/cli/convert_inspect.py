@@ -32,7 +32,7 @@ def inspect(
 ) -> None:
     """Inspect a model without converting or running it. Does not need TensorFlow.
 
-    Exit status 1 if a conversion would fail; the output then lists every reason.
+    Exits with status 1 if a conversion would fail; the output then lists every reason.
 
     Example: servegate convert inspect saved_model
     """

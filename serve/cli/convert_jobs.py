@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from serve.cli.stages import OnEvent
     from serve.cli.talk import CommandTalk
 
-Identity = Annotated[str, typer.Argument(metavar="ID", help="Id from `servegate convert ls`.")]
+Identity = Annotated[str, typer.Argument(metavar="ID", help="ID from `servegate convert ls`.")]
 _PATH = "/api/conversions"
 
 

@@ -123,7 +123,7 @@ AcceptUnverified = Annotated[
 ]
 Seed = Annotated[
     int,
-    option(VERIFICATION, "N", "Seed of the generated inputs.", "--seed", min=0, max=(1 << 32) - 1),
+    option(VERIFICATION, "N", "Seed for the generated inputs.", "--seed", min=0, max=(1 << 32) - 1),
 ]
 Golden = Annotated[
     int,

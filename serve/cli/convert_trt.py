@@ -50,7 +50,13 @@ def trt(
     accept_unverified: options.AcceptUnverified = False,
     flavour: Annotated[
         list[FlavourForm] | None,
-        option(_PLAN, "plan|onnx+trt", "Flavour to add (repeatable; default: plan).", "--flavour"),
+        option(
+            _PLAN,
+            "plan|onnx+trt",
+            "Flavour to add: plan for a TensorRT plan, or onnx+trt for ONNX Runtime with "
+            "TensorRT (repeatable; default: plan).",
+            "--flavour",
+        ),
     ] = None,
     profile: Annotated[
         list[str] | None,
@@ -87,7 +93,11 @@ def trt(
     workspace: Annotated[
         int,
         option(
-            _PLAN, "MIB", "GPU memory for the build in MiB; 0 for no limit.", "--workspace", min=0
+            _PLAN,
+            "MIB",
+            "GPU memory limit for the build in MiB; 0 for no limit.",
+            "--workspace",
+            min=0,
         ),
     ] = 0,
     timing_cache: Annotated[
@@ -123,14 +133,20 @@ def trt(
     ] = None,
     claim: Annotated[
         str,
-        option(_KIT, "NAME", "PersistentVolumeClaim with the kit, for a Job.", "--claim"),
+        option(
+            _KIT,
+            "NAME",
+            "PersistentVolumeClaim that contains the kit (with --print job).",
+            "--claim",
+        ),
     ] = "servegate-kits",
     gpu_product: Annotated[
         str,
         option(
             _KIT,
             "PRODUCT",
-            "GPU of the node, for a Job, such as NVIDIA-H100-80GB-HBM3.",
+            "Value of the node label nvidia.com/gpu.product, such as NVIDIA-H100-80GB-HBM3 (with "
+            "--print job).",
             "--gpu-product",
         ),
     ] = "",
@@ -140,8 +156,9 @@ def trt(
 ) -> None:
     """Add a TensorRT plan to a model folder. The ONNX file is kept as a fallback.
 
-    If TensorRT is installed, builds the plan here and runs the golden cases on it. Otherwise, use
-    --print to write a build kit, run the printed command where the GPU is, and then use --built.
+    If TensorRT is installed, the command builds the plan on this machine and runs the golden cases
+    on it. Otherwise, use --print to write a build kit (a folder with everything that the build
+    needs), run the printed command on the GPU machine, and then add the plan with --built.
 
     Examples:
 

@@ -26,7 +26,7 @@ class DoctorFinding:
 def doctor(admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False) -> None:
     """Check the configuration, Triton, GPUs, models and replicas.
 
-    Exit status 1 if a check fails.
+    Exits with status 1 if a check fails.
 
     Example: servegate doctor
     """

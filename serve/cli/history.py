@@ -32,11 +32,15 @@ def show_history(
     kind: Annotated[
         str,
         typer.Option(
-            metavar="KIND", help="Only changes of this kind: route, label, model, version, key, …"
+            metavar="KIND",
+            help="Only changes to this kind of object: route, label, model, version, key, …",
         ),
     ] = "",
     key: Annotated[
-        str, typer.Option(metavar="KEY", help="Only changes of this model, or label (MODEL:LABEL).")
+        str,
+        typer.Option(
+            metavar="KEY", help="Only changes to this object: a model, or a label as MODEL:LABEL."
+        ),
     ] = "",
     before: Annotated[
         int,
@@ -110,8 +114,8 @@ def undo(
 ) -> None:
     """Undo one change. Later changes to other fields are kept.
 
-    Fails if a later revision changed the same fields. The undo is a new revision, which is checked
-    like any other change and can be undone.
+    Fails if a later revision changed the same fields. The undo is recorded as a new revision. It is
+    checked like any other change and can itself be undone.
 
     Example: servegate history undo 41 --reason 'version 3 is too slow'
     """
@@ -130,8 +134,8 @@ def restore(
 ) -> None:
     """Restore an object to its state after a revision.
 
-    The object is a route, label, model, pool or configuration. To undo a revision, use `servegate
-    history undo`. To restore the whole store from a backup, use `servegate restore`.
+    An object is a route, label, model, pool or model configuration. To undo a revision, use
+    `servegate history undo`. To restore the whole store from a backup, use `servegate restore`.
 
     Example: servegate history restore 12 --reason 'the last good split'
     """

@@ -31,7 +31,7 @@ def infer(
         typer.Option(
             "--input",
             metavar="[NAME=]@FILE|random",
-            help="Input: a picture, .npy, .npz, .json, .csv or .txt file, or random values "
+            help="Input: an image, .npy, .npz, .json, .csv or .txt file, or random values "
             "(repeatable).",
         ),
     ] = None,
@@ -44,11 +44,12 @@ def infer(
         typer.Option(
             min=1,
             metavar="N",
-            help="Rows per call. A single row is repeated; random rows are generated.",
+            help="Rows per call (default: as in the input, or 1 random row). A single input row "
+            "is repeated to fill the batch.",
         ),
     ] = None,
     repeat: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of calls, in sequence.")
+        int, typer.Option(min=1, metavar="N", help="Number of calls, one after another.")
     ] = 1,
     url: Url = None,
     grpc_url: GrpcUrl = None,
@@ -56,7 +57,7 @@ def infer(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Call a model and show the result.
+    """Send an inference request and show the result.
 
     Also shows the version that was chosen, and why.
 

@@ -58,7 +58,7 @@ def group() -> None:
 def create_key(
     role: Annotated[
         Role,
-        typer.Option(help="Role of the key: a predictor calls models, an admin does everything."),
+        typer.Option(help="Role of the key: predictor (may call models) or admin (full access)."),
     ],
     models: Annotated[
         list[str] | None,
@@ -86,8 +86,8 @@ def create_key(
 ) -> None:
     """Create an API key and print it. It is shown only once.
 
-    If no gateway is running, the command writes the key to the store. It takes effect at the next
-    start.
+    If no gateway is running, the command writes the key directly to the store, and the key takes
+    effect the next time the gateway starts.
 
     Example: servegate key create --role predictor --models 'digits*' --expires 30d --note 'the app'
     """
@@ -139,7 +139,7 @@ def list_keys(
 @app.command("revoke")
 def revoke_key(
     identity: Annotated[
-        str, typer.Argument(metavar="ID", help="Id of the key, as `key ls` shows it.")
+        str, typer.Argument(metavar="ID", help="ID of the key, as `key ls` shows it.")
     ],
     reason: Reason = "",
     state: State = None,
@@ -147,7 +147,7 @@ def revoke_key(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Revoke an API key. The command returns when every worker refuses the key.
+    """Revoke an API key. The command returns once every gateway worker refuses the key.
 
     Example: servegate key revoke 3f9c01ab27
     """

@@ -62,7 +62,7 @@ def remove_label(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Remove a label. Calls that use it then fail.
+    """Remove a label. Calls that use the label then fail.
 
     Example: servegate label rm digits candidate
     """

@@ -45,7 +45,7 @@ def lint(
 ) -> None:
     """Check model configurations against the model files.
 
-    The command needs no gateway. Exit status 1 if there are errors; warnings do not count.
+    The command needs no gateway. Exits with status 1 if there are errors; warnings do not count.
 
     Example: servegate model lint model_repo/digits
     """

@@ -24,7 +24,7 @@ def load(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Reload a model on all replicas, or keep a version loaded.
+    """Reload a model on all replicas, or pin a version so that it stays loaded.
 
     A version that you load stays loaded even if nothing refers to it.
 

@@ -24,7 +24,7 @@ Url = Annotated[
     option(
         _CONNECTION,
         "URL",
-        "URL of the HTTP data port (default: the gateway of servegate.toml in this folder).",
+        "URL of the HTTP port (default: the gateway of servegate.toml in this folder).",
         "--url",
         envvar="SERVEGATE_URL",
     ),
@@ -34,7 +34,7 @@ GrpcUrl = Annotated[
     option(
         _CONNECTION,
         "URL",
-        "URL of the gRPC data port (default: the gateway of servegate.toml in this folder).",
+        "URL of the gRPC port (default: the gateway of servegate.toml in this folder).",
         "--grpc-url",
         envvar="SERVEGATE_GRPC_URL",
     ),

@@ -59,18 +59,30 @@ Golden = Annotated[
 ]
 Atol = Annotated[
     float | None,
-    option(_GOLDEN, "TOLERANCE", "Absolute tolerance of the golden cases.", "--golden-atol", min=0),
+    option(
+        _GOLDEN,
+        "TOLERANCE",
+        "Absolute tolerance for the golden cases (default: 1e-4, or none with only --golden-top1).",
+        "--golden-atol",
+        min=0,
+    ),
 ]
 Rtol = Annotated[
     float | None,
-    option(_GOLDEN, "TOLERANCE", "Relative tolerance of the golden cases.", "--golden-rtol", min=0),
+    option(
+        _GOLDEN,
+        "TOLERANCE",
+        "Relative tolerance for the golden cases (default: 1e-3, or none with only --golden-top1).",
+        "--golden-rtol",
+        min=0,
+    ),
 ]
 Top1 = Annotated[
     float | None,
     option(
         _GOLDEN,
         "SHARE",
-        "Share of rows whose top-1 class must agree, from 0 to 1.",
+        "Fraction of rows whose top-1 class must agree, from 0 to 1 (default: not checked).",
         "--golden-top1",
         max=1,
     ),
@@ -116,7 +128,8 @@ def push(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="Triton or MLflow model folder, or .onnx file; with --convert, a SavedModel.",
+            help="Triton or MLflow model folder, or .onnx file; with --convert, a SavedModel "
+            "folder, or a .keras or .h5 file.",
         ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the model.")],

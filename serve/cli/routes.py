@@ -51,7 +51,10 @@ def show_route(
 def set_route(
     name: Model,
     shares: Annotated[
-        list[str], typer.Argument(metavar="VERSION=WEIGHT", help="Weight of each version.")
+        list[str],
+        typer.Argument(
+            metavar="VERSION=WEIGHT", help="Relative weight of each version, for example 1=90 2=10."
+        ),
     ],
     reason: Reason = "",
     admin_url: AdminUrl = None,

@@ -25,7 +25,8 @@ def check_skew(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME[@V|:label]", help="Model, or one version of it (default: the newest)."
+            metavar="NAME[@V|:label]",
+            help="Model, optionally with a version or label (default: its newest version).",
         ),
     ] = "",
     samples: Annotated[
@@ -47,10 +48,10 @@ def check_skew(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check that preprocessing gives the same tensors as in training.
+    """Check that preprocessing produces the same tensors as in training.
 
-    The comparison is bit by bit. Exit status 7 if there is a difference; the command then looks for
-    a common mistake that explains it.
+    The tensors must be bit-identical. If they differ, the command looks for a common mistake that
+    explains the difference, and exits with status 7.
 
     Example: servegate model skew digits@2 --samples samples.npz
 

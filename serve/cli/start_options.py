@@ -13,8 +13,8 @@ ModelRepo = Annotated[
     str | None,
     typer.Option(
         metavar="DIR",
-        help="Model repository in Triton's layout (default: model_repo; for Tritons that run "
-        "elsewhere, the models that they have loaded).",
+        help="Model repository in Triton's layout; '' serves the models that the Tritons have "
+        "already loaded (default: model_repo, or '' for Tritons that run elsewhere).",
     ),
 ]
 State = Annotated[
@@ -25,13 +25,16 @@ Workers = Annotated[
     int | None, typer.Option(metavar="N", help="Worker processes of the gateway (default: 1).")
 ]
 Seed = Annotated[
-    int | None, typer.Option(metavar="N", help="Random seed for the traffic split, for tests.")
+    int | None,
+    typer.Option(
+        metavar="N", help="Random seed for the traffic split, for tests (default: random)."
+    ),
 ]
 
 Host = Annotated[
     str | None,
     option(
-        _NETWORK, "HOST", "Address of the data ports and the metrics port (default: 127.0.0.1)."
+        _NETWORK, "HOST", "Address to listen on for inference and metrics (default: 127.0.0.1)."
     ),
 ]
 HttpPort = Annotated[
@@ -52,7 +55,9 @@ AdminPort = Annotated[
 KedaPort = Annotated[
     int | None,
     option(
-        _NETWORK, "PORT", "Port of KEDA's external scaler (gRPC) on the admin host (default: off)."
+        _NETWORK,
+        "PORT",
+        "Port of the external scaler for KEDA (gRPC) on the admin host (default: off).",
     ),
 ]
 
@@ -61,8 +66,8 @@ Triton = Annotated[
     option(
         _TRITONS,
         "ADDRESS",
-        "Running Triton as [NAME=]HOST:HTTP:GRPC:METRICS[@POOL], for example "
-        "gpu-1:8000:8001:8002 (repeatable).",
+        "Address of a running Triton, with its HTTP, gRPC and metrics ports: "
+        "[NAME=]HOST:HTTP:GRPC:METRICS[@POOL], for example gpu-1:8000:8001:8002 (repeatable).",
     ),
 ]
 Discover = Annotated[
@@ -70,8 +75,8 @@ Discover = Annotated[
     option(
         _TRITONS,
         "SOURCE",
-        "Source of Tritons: kubernetes[=[URL/]NAMESPACE] or "
-        "dns=HOST:HTTP:GRPC:METRICS[@POOL] (repeatable).",
+        "Discover Tritons through Kubernetes or DNS: kubernetes[=[URL/]NAMESPACE], or "
+        "dns=HOST:HTTP:GRPC:METRICS[@POOL] with the HTTP, gRPC and metrics ports (repeatable).",
     ),
 ]
 TritonArg = Annotated[
@@ -84,14 +89,19 @@ TritonArg = Annotated[
 ]
 PoolMemory = Annotated[
     list[str] | None,
-    option(_TRITONS, "POOL=BYTES", "Memory of each replica of a pool (repeatable)."),
+    option(
+        _TRITONS,
+        "POOL=BYTES",
+        "Memory available for models on each replica of a pool (repeatable; default: no limit).",
+    ),
 ]
 MachineFacts = Annotated[
     list[str] | None,
     option(
         _TRITONS,
         "NAME.FACT=VALUE",
-        "Hardware of a pool or replica, for example a100.compute_capability=8.0 (repeatable).",
+        "Hardware property of a pool or replica, used to choose a flavour: compute_capability, "
+        "tensorrt, gpu or engine_cache, for example a100.compute_capability=8.0 (repeatable).",
     ),
 ]
 GpuMetrics = Annotated[
@@ -99,7 +109,8 @@ GpuMetrics = Annotated[
     option(
         _TRITONS,
         "NAME=URL",
-        "dcgm-exporter of a pool or replica; {host} is the Triton's host (repeatable).",
+        "URL of the dcgm-exporter of a pool or replica; {host} stands for the Triton's host name "
+        "(repeatable).",
     ),
 ]
 MinAvailable = Annotated[
@@ -107,8 +118,8 @@ MinAvailable = Annotated[
     option(
         _TRITONS,
         "SHARE",
-        "Share of a pool that keeps serving while a replica loads a version, from 0 to 1 "
-        "(default: 0.5).",
+        "Minimum fraction of a pool's replicas that keep serving while others load a version, "
+        "from 0 to 1 (default: 0.5).",
     ),
 ]
 WithoutSpare = Annotated[
@@ -116,8 +127,8 @@ WithoutSpare = Annotated[
     option(
         _TRITONS,
         "warn|refuse",
-        "What to do when a version has to load on the only serving replica: warn (and load "
-        "it) or refuse (default: warn).",
+        "What to do when a version must be loaded on the only serving replica: load it with a "
+        "warning (warn), or wait (refuse) (default: warn).",
     ),
 ]
 KeepLoaded = Annotated[
@@ -125,7 +136,8 @@ KeepLoaded = Annotated[
     option(
         _TRITONS,
         "N",
-        "Newest versions of a model that stay loaded without being used (default: 2).",
+        "Number of newest versions per model that stay loaded even if unused, as long as memory "
+        "allows (default: 2).",
     ),
 ]
 
@@ -148,11 +160,21 @@ StorageUrl = Annotated[
 Delivery = Annotated[
     str | None,
     option(
-        _PUBLISHING, "folder|agents|bucket", "How Tritons get published versions (default: folder)."
+        _PUBLISHING,
+        "folder|agents|bucket",
+        "How Tritons get published versions: folder (the control plane writes them to "
+        "--delivery-folder), agents (`servegate sync` runs next to each Triton) or bucket "
+        "(Triton reads the object storage itself) (default: folder).",
     ),
 ]
 DeliveryFolder = Annotated[
-    str | None, option(_PUBLISHING, "DIR", "Folder that Tritons read published versions from.")
+    str | None,
+    option(
+        _PUBLISHING,
+        "DIR",
+        "Folder from which Tritons read published versions (default: in the state folder, for "
+        "local Tritons).",
+    ),
 ]
 AllowCodeModels = Annotated[
     bool | None,
@@ -168,7 +190,8 @@ Quarantine = Annotated[
     option(
         _PUBLISHING,
         "auto|required|off",
-        "Trial of each version on a temporary Triton (default: auto).",
+        "Test each version on a temporary Triton before a replica loads it: auto (if Triton is "
+        "installed here), required (otherwise refuse to publish) or off (default: auto).",
     ),
 ]
 QuarantineBytes = Annotated[
@@ -177,27 +200,30 @@ QuarantineBytes = Annotated[
 ]
 QuarantineTimeout = Annotated[
     float | None,
-    option(
-        _PUBLISHING, "SECONDS", "Longest time for a version to load in quarantine (default: 300)."
-    ),
+    option(_PUBLISHING, "SECONDS", "Load timeout of a version in quarantine (default: 300)."),
 ]
 Conversions = Annotated[
     int | None,
     option(
         _PUBLISHING,
         "N",
-        "Conversions of uploaded models that run at the same time; 0: none (default: 1).",
+        "Maximum number of concurrent conversions of uploaded models; 0 disables conversion "
+        "(default: 1).",
     ),
 ]
 ConversionMemory = Annotated[
     int | None, option(_PUBLISHING, "BYTES", "Memory limit of a conversion (default: 8 GiB).")
 ]
 ConversionTimeout = Annotated[
-    float | None, option(_PUBLISHING, "SECONDS", "Longest time for a conversion (default: 1800).")
+    float | None, option(_PUBLISHING, "SECONDS", "Time limit of a conversion (default: 1800).")
 ]
 ContractInterval = Annotated[
     float | None,
-    option(_PUBLISHING, "SECONDS", "Interval between contract runs on a replica (default: 60)."),
+    option(
+        _PUBLISHING,
+        "SECONDS",
+        "Interval between runs of the golden cases on a replica (default: 60).",
+    ),
 ]
 
 Auth = Annotated[
@@ -205,21 +231,29 @@ Auth = Annotated[
     option(
         _SECURITY,
         "auto|keys|none",
-        "When API keys are required: auto (a key exists, or the address is not loopback), "
-        "keys (always) or none (never) (default: auto).",
+        "When to require API keys: auto (if a key exists, or the address is not loopback), keys "
+        "(always) or none (default: auto).",
     ),
 ]
 TlsCert = Annotated[
-    str | None, option(_SECURITY, "FILE", "Certificate chain of every listener (PEM).")
+    str | None, option(_SECURITY, "FILE", "Certificate chain for all listeners (PEM).")
 ]
 TlsKey = Annotated[str | None, option(_SECURITY, "FILE", "Private key of --tls-cert (PEM).")]
 TlsClientCa = Annotated[
-    str | None, option(_SECURITY, "FILE", "CA of the certificates that clients must present (PEM).")
+    str | None,
+    option(
+        _SECURITY,
+        "FILE",
+        "CA that signs client certificates (PEM); if set, clients must present one.",
+    ),
 ]
 Insecure = Annotated[
     bool | None,
     option(
-        _SECURITY, "", "Allow addresses other than loopback without API keys or TLS.", "--insecure"
+        _SECURITY,
+        "",
+        "Allow listening on non-loopback addresses without API keys or TLS.",
+        "--insecure",
     ),
 ]
 AllowManagement = Annotated[
@@ -234,14 +268,18 @@ AllowManagement = Annotated[
 
 AccessLog = Annotated[
     str | None,
-    option(_LOGGING, "FILE", "File of the access log; - for the log itself (default: -)."),
+    option(
+        _LOGGING,
+        "FILE",
+        "Access log file; '-' for the main log, '' for no access log (default: -).",
+    ),
 ]
 AccessLogShare = Annotated[
     float | None,
     option(
         _LOGGING,
         "SHARE",
-        "Share of successful calls in the access log, from 0 to 1 (default: 0.01). Failed "
+        "Fraction of successful calls in the access log, from 0 to 1 (default: 0.01). Failed "
         "calls are always logged.",
     ),
 ]
@@ -256,7 +294,7 @@ Autoscale = Annotated[
     option(
         _TRITONS,
         "MIN..MAX",
-        "Range for the number of local Tritons, which then follows the scaling hints; with "
-        "0..MAX, it scales to zero.",
+        "Scale the local Tritons between MIN and MAX according to the scaling hints; 0..MAX "
+        "allows scaling to zero (default: no autoscaling).",
     ),
 ]

@@ -27,21 +27,26 @@ def sync(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Storage to read files from: a folder, s3://, gs:// or az:// (default: the admin "
-            "API).",
+            help="Storage to download files from: a folder, s3://, gs:// or az:// (default: "
+            "download through the admin API).",
         ),
     ] = None,
     cache_bytes: Annotated[
         int,
         typer.Option(
-            min=0, metavar="BYTES", help="Cache size for files of earlier versions, in bytes."
+            min=0,
+            metavar="BYTES",
+            show_default=False,
+            help="Maximum size of the cache for files of earlier versions, in bytes (default: 10 "
+            "GiB).",
         ),
     ] = 10 << 30,
 ) -> None:
-    """Keep the model folder of a Triton up to date, until Ctrl-C.
+    """Keep a Triton's model repository in sync with the control plane, until Ctrl-C.
 
-    The agent fetches the versions that the control plane has published for the replica, and checks
-    their digests. Triton never sees an incomplete version.
+    This command is the agent that runs next to a Triton. It downloads the versions that the control
+    plane has published for the replica, and verifies their checksums. Triton never sees an
+    incomplete version.
 
     It needs the control plane's secret from SERVEGATE_SECRET, servegate.toml or the state folder.
 

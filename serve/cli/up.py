@@ -106,7 +106,8 @@ def up(
 ) -> None:
     """Start the control plane, the gateway and local Tritons on this machine.
 
-    Every option can also be set in servegate.toml or as SERVEGATE_<OPTION>; see `servegate config`.
+    Most options can also be set in servegate.toml or as environment variables; `servegate config
+    explain` lists their names.
 
     Examples:
 
@@ -147,7 +148,8 @@ def proxy(
 ) -> None:
     """Start a gateway that connects to a remote control plane.
 
-    Both need the same secret: set SERVEGATE_SECRET, or share the state folder.
+    The gateway and the control plane need the same secret: set SERVEGATE_SECRET for both, or share
+    the state folder.
 
     Example: servegate proxy --control http://control:8080 --workers 4
     """

@@ -155,11 +155,13 @@ def collect_garbage(
         typer.Option(
             min=0,
             metavar="N",
-            help="Newest versions of each model to keep (default: the setting keep_versions).",
+            help="Number of newest versions to keep per model (default: the setting "
+            "keep_versions).",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be removed, without changes.")
+        bool,
+        typer.Option("--dry-run", help="Show what would be removed, without removing anything."),
     ] = False,
     yes: Yes = False,
     reason: Reason = "",

@@ -186,8 +186,10 @@ class Discovering:
             "up",
             "1 while the discovery source responds; while it is 0, its last list remains in use",
         )
-        endpoints = _family("endpoints", "Replicas in the list of the discovery source")
-        problems = _family("problems", "Problems in the list of the discovery source")
+        endpoints = _family("endpoints", "Replicas that the discovery source returned")
+        problems = _family(
+            "problems", "Problems with what the discovery source returned, such as invalid entries"
+        )
         for one in self.sources:
             up.add_metric([one.name], float(one.is_up))
             endpoints.add_metric([one.name], one.endpoints or 0)

@@ -21,7 +21,7 @@ class FleetMeters:
 
     def collect(self) -> Iterable[Metric]:
         """All families, of every replica."""
-        up = _family("up", "1 while the replica answers the control plane")
+        up = _family("up", "1 while the replica responds to the control plane")
         text = "Versions that the replica should serve but that are not ready on it"
         missing = _family("missing_versions", text)
         counts = missing_versions(self._fleet, self._inventory)

@@ -51,12 +51,12 @@ _ROWS = (
     ),
     ConversionFault(
         "source_too_large",
-        "the model is too large",
+        "the model exceeds a size limit",
         "leave out what inference does not need, such as the optimiser's state",
     ),
     ConversionFault(
         "archive_unsafe",
-        "the model's files are not safe to open",
+        "the model's files are unsafe to open, for example because they refer to other files",
         "save the model again with the program that created it, and add no other files",
     ),
     ConversionFault(
@@ -67,7 +67,7 @@ _ROWS = (
     ConversionFault(
         "lambda_layer",
         "the model contains a Lambda layer, which is code",
-        "run model.export('DIR') where you trust the model, then convert that SavedModel",
+        "if you trust the model, run model.export('DIR') and convert the resulting SavedModel",
     ),
     ConversionFault(
         "custom_object",
@@ -134,12 +134,13 @@ _ROWS = (
     ConversionFault(
         "invalid_graph",
         "the converted graph is not valid",
-        "report this with the output of `servegate convert inspect`",
+        "report this as a bug, with the output of `servegate convert inspect`",
     ),
     ConversionFault(
         "cannot_load",
         "ONNX Runtime cannot load the converted graph",
-        "use another --precision, or report this with the output of `servegate convert inspect`",
+        "use another --precision, or report this as a bug, with the output of `servegate convert "
+        "inspect`",
     ),
     ConversionFault(
         "model_too_large",
@@ -166,13 +167,13 @@ _ROWS = (
     ),
     ConversionFault(
         "interrupted",
-        "the control plane was stopped twice during the conversion",
+        "the control plane stopped or crashed twice during the conversion",
         "check whether the machine runs out of memory, then start the conversion again",
     ),
     ConversionFault(
         "not_published",
         "the converted model was not published",
-        "look at the checks and the trial of its version",
+        "see the lint findings and the quarantine result of the version",
     ),
     ConversionFault(
         "samples_invalid",
@@ -188,7 +189,7 @@ _ROWS = (
     ConversionFault(
         "contract_differs",
         "names, types or shapes differ from the signature",
-        "report this; nothing was written",
+        "report this as a bug; nothing was written",
         is_gate=True,
     ),
     ConversionFault(
@@ -205,7 +206,7 @@ _ROWS = (
     ),
     ConversionFault(
         "metric_dropped",
-        "the converted model is less accurate than its source",
+        "the accuracy dropped by more than --max-drop",
         "use another precision, more samples for calibration, or a larger --max-drop",
         is_gate=True,
     ),
@@ -217,7 +218,7 @@ _ROWS = (
     ),
     ConversionFault(
         "precision_missing",
-        "the model does not compute in the requested precision",
+        "the converted model does not use the requested precision",
         "use another precision",
         is_gate=True,
     ),
@@ -230,7 +231,7 @@ _ROWS = (
     ConversionFault(
         "not_served",
         "Triton does not serve the converted model correctly",
-        "report this with the log above and the output of `servegate convert inspect`",
+        "report this as a bug, with the log above and the output of `servegate convert inspect`",
         is_gate=True,
     ),
     # TensorRT.
@@ -247,7 +248,7 @@ _ROWS = (
     ConversionFault(
         "trt_missing",
         "TensorRT is not installed",
-        "run the printed docker command on a machine with the GPU that will serve",
+        "run the printed docker command on a machine with the same GPU model as the replicas",
     ),
     ConversionFault(
         "trt_build_failed",

@@ -48,7 +48,7 @@ class Unparsable(BadRequest):
 
 
 class WrongJson(BadRequest):
-    """The JSON of a management request is invalid, or a value has the wrong type, as in Triton."""
+    """The JSON of a management request is invalid, or has a wrong type. Triton also sends 500."""
 
     code = "wrong_json"
 
@@ -80,7 +80,7 @@ class InflatedTooLarge(BodyTooLarge):
 
 
 class ConversionTooLarge(BodyTooLarge):
-    """Converting the body between protocols would need more memory than is permitted."""
+    """Translating the body between protocols would need more memory than is allowed."""
 
     code = "conversion_too_large"
 
@@ -217,7 +217,7 @@ class UnknownUpload(NotFound):
 
 
 class UnknownConversion(NotFound):
-    """The conversion does not exist: it never started, or was deleted because of its age."""
+    """The conversion does not exist: it never started, or its record has expired."""
 
     code = "unknown_conversion"
 
@@ -263,7 +263,7 @@ class FixedSetting(ServegateError):
 
 
 class ModelControlOff(ServegateError):
-    """Requests cannot load or unload models here. The message is Triton's own."""
+    """Loading and unloading models by request is disabled. The message is Triton's own."""
 
     code = "model_control_off"
 
@@ -276,7 +276,7 @@ class ModelControlOff(ServegateError):
 
 
 class Unauthenticated(ServegateError):
-    """The API key is missing or not valid. The error does not say which of the two."""
+    """The API key is missing or not valid. The error deliberately does not say which."""
 
     code = "unauthenticated"
 
@@ -341,7 +341,7 @@ class PreconditionFailed(Conflict):
 
 
 class LaterChanges(Conflict):
-    """The revision cannot be undone alone, because later revisions changed the same fields."""
+    """The revision cannot be undone on its own: later revisions changed the same fields."""
 
     code = "later_changes"
 
@@ -363,7 +363,7 @@ class LaterChanges(Conflict):
 
 
 class WrongOffset(Conflict):
-    """The chunk of a blob does not start at `offset`, where the previous chunk ended."""
+    """The chunk does not start where the previous one ended; `offset` is the expected position."""
 
     code = "wrong_offset"
 
@@ -439,13 +439,13 @@ class NoSpace(ServegateError):
 
 
 class Unavailable(ServegateError):
-    """The request is valid, but cannot be served at the moment."""
+    """Temporarily unavailable, for example because no replica is ready. Retry later."""
 
     code = "unavailable"
 
 
 class NoSnapshot(Unavailable):
-    """The gateway has not received a snapshot yet."""
+    """The gateway has not received its configuration from the control plane yet."""
 
     code = "no_snapshot"
 
@@ -513,7 +513,7 @@ class Overloaded(ServegateError):
 
 
 class NoRoom(ServegateError):
-    """The worker's memory limit for bodies is reached. Triton did not receive the call."""
+    """The worker's memory for request bodies is used up. Triton did not receive the call."""
 
     code = "no_room"
 
@@ -565,13 +565,13 @@ class OutcomeUnknown(ServegateError):
 
 
 class CannotStart(ServegateError):
-    """The process cannot start with its configuration."""
+    """The process cannot start with the given settings, or on this machine."""
 
     code = "cannot_start"
 
 
 class TritonMissing(CannotStart):
-    """This machine has no Triton that could be started."""
+    """No Triton installation was found on this machine."""
 
     code = "triton_missing"
 
@@ -617,7 +617,7 @@ class GateRefused(ConversionFailed):
 
 
 class TrialFailed(ServegateError):
-    """The version failed in quarantine: loading, resource limits, a crash, or wrong outputs."""
+    """In quarantine, the version did not load, exceeded a limit, crashed, or gave wrong outputs."""
 
     code = "trial_failed"
 

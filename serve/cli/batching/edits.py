@@ -29,10 +29,16 @@ class Edits:
 
     largest: Annotated[
         int | None,
-        option(BATCHING, "N", "Largest batch; 0 for no batching.", "--max-batch-size", min=0),
+        option(
+            BATCHING,
+            "N",
+            "Maximum batch size in rows; 0 disables batching.",
+            "--max-batch-size",
+            min=0,
+        ),
     ] = None
     dynamic: Annotated[
-        bool | None, option(BATCHING, "", "Turn dynamic batching on or off.", "--on/--off")
+        bool | None, option(BATCHING, "", "Enable or disable dynamic batching.", "--on/--off")
     ] = None
     delay: Annotated[
         str | None,
@@ -80,7 +86,9 @@ class Edits:
         option(
             QUEUE,
             "size=N,timeout=TIME,action=reject|delay,override=yes|no",
-            "Queue policy; parts that you leave out stay as they are; none removes it.",
+            "Queue policy: size in calls, timeout such as 50ms, action on timeout, and whether a "
+            "call may override the timeout. Omitted parts keep their values; 'none' removes the "
+            "policy.",
             "--queue",
         ),
     ] = None
@@ -98,7 +106,7 @@ class Edits:
         option(
             EXECUTION,
             "[cpu|gpu:]N[@GPU,…]",
-            "Group of instances (repeatable); none uses Triton's default.",
+            "Instance group, for example gpu:2@0 (repeatable); 'none' restores Triton's default.",
             "--instances",
         ),
     ] = None
@@ -107,7 +115,8 @@ class Edits:
         option(
             EXECUTION,
             "RESOURCE:N[:global]",
-            "Rate limiter resource that an instance needs to run (repeatable); none removes them.",
+            "Rate limiter resource that an instance needs to run (repeatable); 'none' removes "
+            "them.",
             "--rate-limit",
         ),
     ] = None
@@ -129,7 +138,7 @@ class Edits:
         option(
             EXECUTION,
             "batch=N,data=zero|random,count=N,dims=INPUT:3x224",
-            "Warm-up request, sent before the model is ready (repeatable); none removes them.",
+            "Warm-up request, sent before the model is ready (repeatable); 'none' removes them.",
             "--warmup",
         ),
     ] = None
@@ -153,7 +162,7 @@ class Edits:
         option(
             SEQUENCES,
             "N",
-            "Largest number of concurrent sequences (strategy oldest).",
+            "Maximum number of concurrent sequences (strategy oldest).",
             "--candidates",
             min=1,
         ),

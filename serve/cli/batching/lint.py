@@ -28,7 +28,8 @@ def lint(
         str,
         typer.Argument(
             metavar="NAME[@V|:label]|PATH",
-            help="Version on a gateway; or, with a '/', a local folder or config.pbtxt.",
+            help="Version on the gateway, or a local model folder or config.pbtxt (a path that "
+            "contains '/').",
         ),
     ],
     edits: Edits,
@@ -36,10 +37,10 @@ def lint(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check the batching of a version.
+    """Check a version's batching configuration.
 
-    With options, checks the change that they describe. Changes nothing. Exit status 1 if there are
-    errors, 0 if there are only warnings.
+    With batching options, the command checks the proposed change instead. It changes nothing. Exits
+    with status 1 if there are errors, and 0 if there are only warnings.
 
     Example: servegate batching lint digits
 

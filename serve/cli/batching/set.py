@@ -36,7 +36,7 @@ def set_configuration(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Show the difference and the findings without changing anything."
+            "--dry-run", help="Show the diff and the lint findings without changing anything."
         ),
     ] = False,
     watch: Annotated[
@@ -52,7 +52,8 @@ def set_configuration(
         typer.Option(
             "--if-match",
             metavar="ETAG",
-            help="ETag that the configuration must have (default: the one just read).",
+            help="Apply the change only if the configuration has this ETag (default: the ETag "
+            "that this command reads).",
         ),
     ] = "",
     reason: Reason = "",
@@ -62,9 +63,9 @@ def set_configuration(
 ) -> None:
     """Change the serving configuration of a version.
 
-    Prints the difference and the findings, tries the change on a temporary Triton, applies it to
-    one replica after the other, and prints the command that reverts it. The model's files do not
-    change. Exit status 7 if the change is refused or rolled back.
+    Shows the diff and the lint findings, tests the change on a temporary Triton, rolls it out one
+    replica at a time, and prints the command that reverts it. The model's files do not change.
+    Exits with status 7 if the change is refused or rolled back.
 
     Example: servegate batching set digits --max-batch-size 16 --delay 500us
 

@@ -52,12 +52,21 @@ def tune(
     inputs: Annotated[
         list[str] | None,
         option(
-            _CALLS, "[NAME=]@FILE|random", "Input, as in servegate infer (repeatable).", "--input"
+            _CALLS,
+            "[NAME=]@FILE|random",
+            "Input: an image, .npy, .npz, .json, .csv or .txt file, or random values "
+            "(repeatable; default: random).",
+            "--input",
         ),
     ] = None,
     rows: Annotated[
         str,
-        option(_CALLS, "N|N:WEIGHT,…", "Rows per call, or a mixture such as 1:80,8:20.", "--rows"),
+        option(
+            _CALLS,
+            "N|N:WEIGHT,…",
+            "Rows per call, or a mix of ROWS:WEIGHT such as 1:80,8:20.",
+            "--rows",
+        ),
     ] = "1",
     instances: Annotated[
         str,
@@ -73,7 +82,7 @@ def tune(
     ] = None,
     out: Annotated[
         Path,
-        option(_RESULT, "DIR", "Parent of the new report folder.", "--out"),
+        option(_RESULT, "DIR", "Folder in which the report folder is created.", "--out"),
     ] = Path("tune-reports"),
     apply: Annotated[
         bool,
@@ -86,7 +95,7 @@ def tune(
         option(
             _RESULT,
             "DURATION",
-            "Time for which --apply watches the objective, and rolls back if it is missed.",
+            "After --apply, roll back if the model misses its objective within this time.",
             "--watch",
         ),
     ] = "60s",
@@ -96,8 +105,9 @@ def tune(
 ) -> None:
     """Find the best batching configuration.
 
-    Searches for the highest throughput under an objective. Measures on a temporary Triton, or on a
-    replica taken out of rotation. Changes nothing without --apply.
+    Finds the configuration with the highest throughput that meets the objective. Runs the
+    measurements on a temporary Triton, or on a replica taken out of rotation. Changes nothing
+    without --apply.
 
     Example: servegate batching tune digits --slo 'p99<50ms' --budget 5m
 

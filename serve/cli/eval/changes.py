@@ -17,7 +17,7 @@ def cancel(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Cancel a queued or running evaluation. Its results so far stay.
+    """Cancel a queued or running evaluation. Results so far are kept.
 
     Example: servegate eval cancel 3f9c01ab27d4
     """

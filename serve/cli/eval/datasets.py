@@ -20,7 +20,7 @@ def push(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="Folder with one subfolder of pictures per label, or .csv, .npz, .parquet or .zip "
+            help="Folder with one subfolder of images per label, or .csv, .npz, .parquet or .zip "
             "file.",
         ),
     ],
@@ -48,7 +48,7 @@ def push(
 def list_datasets(
     admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
-    """List the datasets of a gateway.
+    """List the datasets on the gateway.
 
     Example: servegate eval dataset ls
     """
@@ -110,7 +110,7 @@ def remove(
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Delete a dataset with all its revisions. Its evaluations stay.
+    """Delete a dataset with all its revisions. Its evaluations are kept.
 
     Example: servegate eval dataset rm held-out --yes
     """

@@ -23,8 +23,8 @@ app.command("rm")(changes.remove)
 
 dataset = typer.Typer(
     no_args_is_help=True,
-    help="Manage the labelled datasets of a gateway.\n\n"
-    "Example: servegate eval dataset push held-out/ --name held-out",
+    help="Manage the labelled datasets on the gateway.\n\nExample: servegate eval dataset push "
+    "held-out/ --name held-out",
     rich_markup_mode=None,
 )
 dataset.command("push")(datasets.push)

@@ -7,13 +7,14 @@ import typer
 from serve.cli.client import segment
 from serve.cli.panels import option
 
-Identity = Annotated[str, typer.Argument(metavar="ID", help="Id from `servegate eval ls`.")]
+Identity = Annotated[str, typer.Argument(metavar="ID", help="ID from `servegate eval ls`.")]
 Label = Annotated[
     str,
     option(
         "Dataset",
         "COLUMN",
-        "Column or array with the labels (default: label, labels, y, …).",
+        "Column or array that contains the labels (default: the first of label, labels, class, "
+        "target and y that exists).",
         "--label",
     ),
 ]

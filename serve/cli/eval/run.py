@@ -35,7 +35,7 @@ def run(
         option(
             _EVALUATION,
             "V|LABEL",
-            "Version to evaluate (default: the one that receives most traffic).",
+            "Version to evaluate (default: the one that receives the most traffic).",
             "-a",
         ),
     ] = "",
@@ -48,7 +48,7 @@ def run(
         option(
             _EVALUATION,
             "CONDITION",
-            "Condition such as 'drop<=0.5pp'; exit status 7 if it is not met (repeatable).",
+            "Condition such as 'drop<=0.5pp' (repeatable). Exits with status 7 if it is not met.",
             "--gate",
         ),
     ] = None,
@@ -81,7 +81,7 @@ def run(
     slices: Slices = "",
     detach: Annotated[
         bool,
-        option(_EVALUATION, "", "Start the evaluation, and do not wait for it.", "--detach"),
+        option(_EVALUATION, "", "Start the evaluation and return immediately.", "--detach"),
     ] = False,
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,

@@ -15,7 +15,7 @@ from serve.cli.output import as_json, table
 def list_evaluations(
     admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
 ) -> None:
-    """List the evaluations of a gateway, newest first.
+    """List the evaluations on the gateway, newest first.
 
     Example: servegate eval ls
     """
@@ -92,7 +92,7 @@ def judge(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check conditions on the results of an evaluation. Exit status 7 if one is not met.
+    """Check conditions on the results of an evaluation. Exits with status 7 if one is not met.
 
     Example: servegate eval gate 3f9c01ab27d4 'accuracy(b)>=0.95' 'p99(b)<20ms'
     """

@@ -40,13 +40,18 @@ def set_pool(
         option(
             _BOUNDS,
             "TEXT",
-            "Bounds for a time of day: '[DAYS] FROM-TO [ZONE] least=N most=N' (repeatable). "
-            "The first schedule that applies is used. Replaces all schedules; '' removes them.",
+            "Bounds for a time of day: '[DAYS] FROM-TO [ZONE] least=N most=N' (repeatable). The "
+            "given schedules replace all existing ones; '' removes them. If several apply, the "
+            "first one wins.",
         ),
     ] = None,
     group: Annotated[
         str | None,
-        option(_GROUP, "NAME", "Group whose pools load the same models; '' for none."),
+        option(
+            _GROUP,
+            "NAME",
+            "Group of pools that load the same models; '' removes the pool from its group.",
+        ),
     ] = None,
     cost: Annotated[
         float | None,

@@ -9,7 +9,7 @@ from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
 
 Pool = Annotated[str, typer.Argument(metavar="POOL", help="Pool to explain.")]
-AnyPool = Annotated[str, typer.Argument(metavar="POOL", help="Only this pool (default: all).")]
+AnyPool = Annotated[str, typer.Argument(metavar="POOL", help="Pool to show (default: all pools).")]
 
 
 def show(

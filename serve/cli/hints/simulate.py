@@ -15,7 +15,7 @@ Loads = Annotated[
     option(
         _LOAD,
         "NAME",
-        "Named load: steady, diurnal, ramp, step, spikes, mmpp, on-off, gamma-1, gamma-2 or "
+        "Load profile: steady, diurnal, ramp, step, spikes, mmpp, on-off, gamma-1, gamma-2 or "
         "gamma-4 (repeatable; default: all).",
         "--load",
     ),
@@ -58,14 +58,14 @@ Rate = Annotated[
 ]
 Minutes = Annotated[
     float,
-    option(_LOAD, "NUMBER", "Duration of a named load in minutes.", "--minutes", min=5, max=1440),
+    option(_LOAD, "NUMBER", "Duration of a load profile in minutes.", "--minutes", min=5, max=1440),
 ]
 ServiceTime = Annotated[
     str,
     option(
         _REPLICAS,
         "FIXED+PER_ROW",
-        "Duration of an execution in milliseconds (default: 160+40).",
+        "Execution time in milliseconds: a fixed part plus a part per row (default: 160+40).",
         "--service",
     ),
 ]
@@ -83,7 +83,7 @@ Batch = Annotated[
     option(
         _REPLICAS,
         "N",
-        "Largest batch (default: 8, or that of --model).",
+        "Maximum batch size in rows (default: 8, or that of --model).",
         "--batch",
         min=1,
         max=1024,
@@ -109,13 +109,17 @@ Every = Annotated[
     option(
         _POLICIES,
         "",
-        "Run each policy with several parameters, not only its default.",
+        "Run each policy with several sets of parameters, not only with its default.",
         "--all-parameters",
     ),
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE.svg", help="Write a chart of late calls against cost."),
+    typer.Option(
+        "--plot",
+        metavar="FILE.svg",
+        help="Write a chart of calls that miss the objective against cost.",
+    ),
 ]
 
 
@@ -140,10 +144,10 @@ def simulate(
 ) -> None:
     """Simulate the scaling policy, and compare it with others.
 
-    Runs named loads, or a trace of your own calls, on simulated replicas. Simulates each call, with
-    batches, queues and cold starts. Prints the share of late calls, and the replica-hours compared
-    with an oracle that knows all calls in advance. The same seeds give the same results. Needs no
-    gateway, except with --model.
+    Runs built-in load profiles, or a trace of your own calls, on simulated replicas. Simulates each
+    call, with batches, queues and cold starts. Prints the fraction of calls that miss the
+    objective, and the replica-hours compared with an oracle that knows all calls in advance.
+    Results are reproducible. Needs no gateway, except with --model.
 
     Example: servegate hints simulate --load spikes --seeds 5
 

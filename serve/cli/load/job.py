@@ -20,7 +20,7 @@ def print_job(
             "--workers",
             min=1,
             metavar="N",
-            help="Number of pods that generate calls, in addition to the leading pod.",
+            help="Number of worker pods, in addition to the coordinating pod.",
         ),
     ] = 1,
     namespace: Annotated[

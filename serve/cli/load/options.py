@@ -83,7 +83,7 @@ Objective = Annotated[
     typer.Option(
         "--slo",
         metavar="CONDITIONS",
-        help="Objective, for example 'p99<20ms,errors<0.1%'. Exit status 7 if it is missed.",
+        help="Objective, for example 'p99<20ms,errors<0.1%'. Exits with status 7 if it is missed.",
     ),
 ]
 Connections = Annotated[
@@ -103,7 +103,7 @@ WarmUp = Annotated[
 ]
 Seed = Annotated[
     int,
-    option(LOAD, "N", "Seed of arrivals and random values.", "--seed", min=0, max=(1 << 32) - 1),
+    option(LOAD, "N", "Seed for arrivals and random values.", "--seed", min=0, max=(1 << 32) - 1),
 ]
 Workers = Annotated[
     int,
@@ -127,7 +127,14 @@ Listen = Annotated[
     ),
 ]
 ExpectWorkers = Annotated[
-    int, option(GENERATOR, "N", "Number of these workers to wait for.", "--expect-workers", min=0)
+    int,
+    option(
+        GENERATOR,
+        "N",
+        "Number of remote workers to wait for before the load test starts.",
+        "--expect-workers",
+        min=0,
+    ),
 ]
 MetricsUrl = Annotated[
     str | None,
@@ -140,7 +147,7 @@ MetricsUrl = Annotated[
     ),
 ]
 Folder = Annotated[
-    Path, option(REPORT, "DIR", "Folder of the reports; each report gets a subfolder.", "--out")
+    Path, option(REPORT, "DIR", "Folder that contains the reports, one subfolder each.", "--out")
 ]
 Name = Annotated[
     str, option(REPORT, "NAME", "Name of the report (default: time, model and kind).", "--name")

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 Which = Annotated[
     str,
-    typer.Argument(metavar="PATH|NAME", help="Folder or file of a report, or its name in --out."),
+    typer.Argument(
+        metavar="PATH|NAME",
+        help="Report folder or file, or the name of a report in the folder given by --out.",
+    ),
 ]
 Html = Annotated[
     Path | None,
@@ -82,7 +85,8 @@ def compare_reports(
         typer.Option(
             "--fail-if",
             metavar="CONDITIONS",
-            help="Exit with status 7 if a whole interval is beyond a limit, for example 'p99>1.1'.",
+            help="Exit with status 7 if the entire confidence interval of a ratio is beyond a "
+            "limit, for example 'p99>1.1'.",
         ),
     ] = "",
     out: options.Folder = options.DEFAULT_FOLDER,
@@ -90,7 +94,7 @@ def compare_reports(
 ) -> None:
     """Compare the reports of two load tests.
 
-    The command prints the ratios after ÷ before with 95 % confidence intervals.
+    The command prints the ratio after/before of each metric with its 95 % confidence interval.
 
     Example: servegate load compare before after --fail-if 'p99>1.1,rate<0.95'
     """

@@ -18,7 +18,7 @@ def run(
         option(
             options.LOAD,
             "RATE",
-            "Calls per second, over all protocols.",
+            "Calls per second, across all protocols.",
             "--rate",
             min=0,
             show_default=False,
@@ -39,8 +39,10 @@ def run(
         option(
             options.LOAD,
             "PROCESS",
-            "Arrival process: poisson, constant, ramp:10..200, step:50,100, spike:x5@30s+10s, "
-            "diurnal:x9@60s or trace:FILE.csv[*2].",
+            "Arrival process: poisson, constant, ramp:RATE..RATE, step:RATE,RATE,…, "
+            "spike:xFACTOR@START+DURATION, diurnal:xPEAK_TO_TROUGH@PERIOD or "
+            "trace:FILE.csv[*SPEED], for example ramp:10..200 or spike:x5@30s+10s. Append ',even' "
+            "or ',poisson' to set the spacing of the calls.",
             "--arrivals",
         ),
     ] = "poisson",
@@ -108,7 +110,8 @@ def run(
 ) -> None:
     """Run a load test, and write a report.
 
-    Latency is measured from the time at which a call was scheduled to start, so that stalls count.
+    Latency is measured from the scheduled start of each call, so stalls are included (no
+    coordinated omission).
 
     Example: servegate load run --model digits --rate 200 --for 60s --slo 'p99<20ms,errors<0.1%'
 

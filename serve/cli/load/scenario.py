@@ -56,7 +56,7 @@ def run_scenario(
         option(
             options.LOAD,
             "DURATION",
-            "Duration, for example 30s or 5m (default: as the scenario defines).",
+            "Duration, for example 30s or 5m (default: defined by the scenario).",
             "--for",
         ),
     ] = "",
@@ -71,7 +71,8 @@ def run_scenario(
         option(
             options.LOAD,
             "COMMAND",
-            "Shell command that kills a replica on another machine.",
+            "Shell command that kills a replica, for scenarios that do so; needed if the replicas "
+            "run on other machines.",
             "--kill-command",
         ),
     ] = "",
@@ -91,7 +92,7 @@ def run_scenario(
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Run a load test scenario. Exit status 7 if the model fails it.
+    """Run a load test scenario. Exits with status 7 if the model fails it.
 
     Example: servegate load scenario smoke --model digits
 

@@ -9,7 +9,9 @@ def work(
     master: Annotated[
         str,
         typer.Option(
-            "--master", metavar="HOST:PORT", help="Address of `servegate load run --listen`."
+            "--master",
+            metavar="HOST:PORT",
+            help="Address of the coordinating process, as given to `servegate load run --listen`.",
         ),
     ],
     patience: Annotated[

@@ -25,10 +25,10 @@ class HintMeters:
         ready = _family("ready_replicas", "Replicas of a pool that are ready", "pool")
         text = "Demand for a model, in fully utilised replicas"
         demand = _family("pool_demand", text, "pool", "model")
-        text = "Calls per second that one replica sustains under the model's objective"
+        text = "Calls per second that one replica sustains while it meets the model's objective"
         capacity = _family("replica_capacity", text, "pool", "model")
         reason = _family(
-            "hint_reason", "1 for each reason of a pool's current hint", "pool", "code"
+            "hint_reason", "1 for each reason for a pool's current scaling hint", "pool", "code"
         )
         now = self._wall()
         for told in self._board.all():

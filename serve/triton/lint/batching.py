@@ -19,7 +19,7 @@ def batch_size_negative(subject: LintSubject) -> Findings:
 
 
 def batch_dimension_fixed(subject: LintSubject) -> Findings:
-    """`max_batch_size` is above 0, but the model file's first dimension is fixed or missing.
+    """`max_batch_size` is greater than 0, but the model file's first dimension is fixed or missing.
 
     The onnxruntime and tensorrt backends refuse to load the model.
     """
@@ -55,7 +55,7 @@ def batching_without_batches(subject: LintSubject) -> Findings:
 def delay_absurd(subject: LintSubject) -> Findings:
     """The queue delay is longer than one second.
 
-    A request that arrives alone waits for the whole delay.
+    A call that arrives on its own waits for the whole delay.
     """
     message = subject.message
     for field, delay in (
@@ -109,7 +109,7 @@ def priority_default_outside(subject: LintSubject) -> Findings:
 
 
 def priority_policy_outside(subject: LintSubject) -> Findings:
-    """A queue policy for a level that does not exist.
+    """A queue policy is set for a level that does not exist.
 
     Triton: `priority queue policy must have priority level in range [1, 2]`.
     """
@@ -140,7 +140,7 @@ def priority_without_levels(subject: LintSubject) -> Findings:
 
 
 def unsupported_here(subject: LintSubject) -> Findings:
-    """A field that NVIDIA's onnxruntime backend supports, but that of local Tritons does not.
+    """The backend of local Tritons does not support a field that NVIDIA's backend supports.
 
     Local Tritons refuse to load the model.
     """

@@ -25,7 +25,7 @@ def _known_steps(subject: LintSubject) -> Iterator[tuple[str, Any, Any]]:
 
 
 def ensemble_platform(subject: LintSubject) -> Findings:
-    """Steps without the platform `ensemble`, or the platform without steps.
+    """Steps are configured without the platform `ensemble`, or the platform without steps.
 
     Triton: `ensemble scheduling cannot be set for model … whose platform is not ensemble`.
     """
@@ -39,7 +39,7 @@ def ensemble_platform(subject: LintSubject) -> Findings:
 
 
 def ensemble_only(subject: LintSubject) -> Findings:
-    """A field that is not allowed in an ensemble, because an ensemble executes nothing itself.
+    """A field is not allowed in an ensemble, because an ensemble executes nothing itself.
 
     Triton: `instance group should not be specified for ensemble`, and similar messages.
     """
@@ -57,7 +57,7 @@ def ensemble_only(subject: LintSubject) -> Findings:
 
 
 def step_unknown(subject: LintSubject) -> Findings:
-    """A step whose model does not exist.
+    """The model of a step does not exist.
 
     Triton: `ensemble … contains models that are not available or ambiguous`.
     """
@@ -67,7 +67,7 @@ def step_unknown(subject: LintSubject) -> Findings:
 
 
 def step_itself(subject: LintSubject) -> Findings:
-    """An ensemble that is a step of itself, directly or through another ensemble.
+    """An ensemble is a step of itself, directly or through another ensemble.
 
     Triton: `circular dependency between ensembles`.
     """
@@ -191,7 +191,8 @@ def tensor_produced_twice(subject: LintSubject) -> Findings:
 def input_overwritten(subject: LintSubject) -> Findings:
     """A step produces a tensor that is an input of the ensemble.
 
-    Triton 2.51 loads the ensemble. The other steps get whichever tensor comes first.
+    Triton 2.51 loads the ensemble. The other steps use whichever of the two tensors is available
+    first.
     """
     given = {entry.name for entry in subject.message.input}
     for title, tensor in produced(subject):
@@ -209,7 +210,7 @@ def produced(subject: LintSubject) -> Iterator[tuple[str, str]]:
 
 
 def edge_datatype(subject: LintSubject) -> Findings:
-    """A tensor has different data types at its two ends.
+    """The step that produces a tensor and its consumer declare different data types.
 
     Triton: `ensemble tensor x: inconsistent data type`.
     """
@@ -226,7 +227,7 @@ def edge_datatype(subject: LintSubject) -> Findings:
 
 
 def edge_dims(subject: LintSubject) -> Findings:
-    """A tensor has different shapes at its two ends; -1 matches any size.
+    """The step that produces a tensor and its consumer declare different shapes; -1 fits any.
 
     Triton: `ensemble tensor x: inconsistent shape`.
     """

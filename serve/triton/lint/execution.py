@@ -73,9 +73,10 @@ def accelerator_unknown(subject: LintSubject) -> Findings:
 
 
 def accelerator_parameter(subject: LintSubject) -> Findings:
-    """A parameter that the TensorRT accelerator does not have.
+    """The TensorRT accelerator does not have this parameter.
 
-    The onnxruntime backend refuses it: `unknown parameter 'x' is provided for TensorRT`.
+    The onnxruntime backend refuses to load the model: `unknown parameter 'x' is provided for
+    TensorRT`.
     """
     for parameters in _tensorrt(subject):
         for key in sorted(parameters):
@@ -109,7 +110,7 @@ def _tensorrt(subject: LintSubject) -> list[dict[str, str]]:
 def parameter_value(subject: LintSubject) -> Findings:
     """A parameter of the onnxruntime backend has an invalid value.
 
-    The backend refuses it: `parameter 'intra_op_thread_count' has the value 'many'`.
+    The backend refuses to load the model: `parameter 'intra_op_thread_count' has the value 'many'`.
     """
     for key, parameter in sorted(subject.message.parameters.items()):
         pattern, words = ORT_PARAMETERS.get(key, ("", ""))
@@ -123,7 +124,7 @@ def parameter_value(subject: LintSubject) -> Findings:
 def parameter_path(subject: LintSubject) -> Findings:
     """A parameter contains an absolute path.
 
-    The path is on the machine of a Triton, and each replica has its own.
+    Each Triton looks up the path on its own machine, where the file may be missing or different.
     """
     for key, parameter in sorted(subject.message.parameters.items()):
         if parameter.string_value.startswith(("/", "~")):
@@ -135,7 +136,7 @@ def parameter_path(subject: LintSubject) -> Findings:
 
 
 def graph_level(subject: LintSubject) -> Findings:
-    """A level of graph optimisation that the onnxruntime backend does not have.
+    """The onnxruntime backend does not have this level of graph optimisation.
 
     The backend of local Tritons refuses to load the model.
     """
@@ -149,7 +150,7 @@ def graph_level(subject: LintSubject) -> Findings:
 
 
 def field_new(subject: LintSubject) -> Findings:
-    """A field that requires Triton 2.52 or later.
+    """A field requires Triton 2.52 or later.
 
     Triton 2.51: `failed to read text proto`, without details.
     """

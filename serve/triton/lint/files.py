@@ -11,9 +11,10 @@ TENSORFLOW_END = "Triton's TensorFlow backend ended with release 25.02"
 
 
 def name_invalid(subject: LintSubject) -> Findings:
-    """The model's name is not valid.
+    """The model's name has characters other than letters, digits, '.', '_', '-', or is too long.
 
-    Triton also accepts names that cannot be requested over HTTP.
+    A name must not start with '.' or '-', and `stats` is reserved. Triton also accepts names
+    that cannot be requested over HTTP.
     """
     try:
         check_model_name(subject.name)
@@ -24,7 +25,8 @@ def name_invalid(subject: LintSubject) -> Findings:
 def name_differs(subject: LintSubject) -> Findings:
     """`name` in config.pbtxt is not the model's name.
 
-    Triton refuses to load the model. Servegate removes it and names the folder itself.
+    Triton refuses to load the model from a folder with another name. Servegate therefore drops the
+    field, and names the folder itself.
     """
     name = subject.message.name
     if name and name != subject.name:
@@ -34,7 +36,7 @@ def name_differs(subject: LintSubject) -> Findings:
 def version_policy_ignored(subject: LintSubject) -> Findings:
     """`version_policy` is ignored.
 
-    Servegate loads each published version by its number, as with the policy `all`.
+    Servegate loads each published version by its number, as if the policy were `all`.
     """
     message = subject.message
     if message.HasField("version_policy") and not message.version_policy.HasField("all"):
@@ -81,7 +83,7 @@ def _is_in_version(subject: LintSubject, path: str) -> bool:
 
 
 def platform_unknown(subject: LintSubject) -> Findings:
-    """A platform that Triton does not know.
+    """Triton does not know the platform.
 
     Triton: `unexpected platform type`.
     """
@@ -95,7 +97,7 @@ def platform_unknown(subject: LintSubject) -> Findings:
 
 
 def backend_unknown(subject: LintSubject) -> Findings:
-    """A backend that NVIDIA's images do not contain.
+    """NVIDIA's images do not contain the backend.
 
     Triton: `unable to find backend library for backend`, unless your image contains it.
     """
@@ -161,7 +163,7 @@ def _is_tensorflow(subject: LintSubject) -> bool:
 
 
 def version_empty(subject: LintSubject) -> Findings:
-    """A version folder without files.
+    """A version folder contains no files.
 
     The backend refuses to load the model. Only an ensemble has no files.
     """
@@ -285,7 +287,7 @@ def opset_new(subject: LintSubject) -> Findings:
 def graph_invalid(subject: LintSubject) -> Findings:
     """The ONNX checker reports an error in the graph.
 
-    ONNX Runtime usually refuses the model as well. The trial in quarantine decides.
+    ONNX Runtime usually refuses the model as well. The quarantine test decides.
     """
     facts = {} if subject.signature is None else subject.signature.facts
     if facts.get("checker"):

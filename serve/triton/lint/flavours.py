@@ -12,7 +12,7 @@ from serve.triton.lint.subject import Findings, LintFinding, LintSubject
 
 
 def flavours_malformed(subject: LintSubject) -> Findings:
-    """flavours.json is malformed, or not allowed here.
+    """flavours.json is malformed, or the model is an ensemble, which cannot have flavours.
 
     Triton does not read it.
     """
@@ -30,7 +30,8 @@ def flavours_malformed(subject: LintSubject) -> Findings:
 def flavour_override(subject: LintSubject) -> Findings:
     """A flavour sets a field that has to be the same for all flavours of a version.
 
-    Clients do not see which flavour responds, and paths must stay inside the version.
+    Triton does not check this. Clients cannot tell which flavour responds, so all must behave the
+    same. Paths must stay inside the version.
     """
     for flavour in _flavours(subject):
         try:
@@ -51,7 +52,7 @@ def flavour_override(subject: LintSubject) -> Findings:
 def flavour_needs(subject: LintSubject) -> Findings:
     """A TensorRT plan was built for a different GPU or TensorRT version than its flavour requires.
 
-    TensorRT refuses a plan of another version or for another GPU.
+    TensorRT refuses to load a plan for a different version or GPU.
     """
     for flavour in _flavours(subject):
         yield from dict.fromkeys(_contradictions(subject, flavour))

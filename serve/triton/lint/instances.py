@@ -21,7 +21,7 @@ def instance_count(subject: LintSubject) -> Findings:
 
 
 def instances_many(subject: LintSubject) -> Findings:
-    """A group has more instances than a machine can use.
+    """An instance group has more than 64 instances.
 
     Triton loads all of them, each with its own memory and threads.
     """
@@ -93,7 +93,7 @@ def gpus_without_gpu_kind(subject: LintSubject) -> Findings:
 
 
 def gpu_number(subject: LintSubject) -> Findings:
-    """A GPU number that does not exist.
+    """An instance group names a GPU number that does not exist.
 
     Triton: `specifies invalid or unsupported gpu id`.
     """
@@ -109,7 +109,7 @@ def gpu_number(subject: LintSubject) -> Findings:
 
 
 def gpu_required(subject: LintSubject) -> Findings:
-    """A TensorRT plan on CPU instances.
+    """A TensorRT plan has CPU instances.
 
     The tensorrt backend refuses to load the model: `instance group … must be KIND_GPU`.
     """

@@ -39,7 +39,8 @@ def datatype_unsupported(subject: LintSubject) -> Findings:
 def input_missing(subject: LintSubject) -> Findings:
     """The configuration lacks an input that the model file requires.
 
-    The onnxruntime backend refuses to load the model. If no `input` is set, it adds all of them.
+    The onnxruntime backend refuses to load the model. If the configuration has no `input` at all,
+    the backend adds all inputs.
     """
     message = subject.message
     if not all(entry.name for entry in message.input) or not message.input:
@@ -59,9 +60,9 @@ def input_missing(subject: LintSubject) -> Findings:
 
 
 def input_unknown(subject: LintSubject) -> Findings:
-    """An input that the model file does not have.
+    """The configuration has an input that the model file does not have.
 
-    The onnxruntime backend refuses to load it: `the model file has no input 'z', only x`.
+    The onnxruntime backend refuses to load the model: `the model file has no input 'z', only x`.
     """
     known = {**subject.inputs, **subject.defaulted}
     for entry in subject.message.input if known else ():
@@ -74,9 +75,9 @@ def input_unknown(subject: LintSubject) -> Findings:
 
 
 def output_unknown(subject: LintSubject) -> Findings:
-    """An output that the model file does not have.
+    """The configuration has an output that the model file does not have.
 
-    The onnxruntime backend refuses to load it: `the model file has no output 'z', only y`.
+    The onnxruntime backend refuses to load the model: `the model file has no output 'z', only y`.
     """
     states = {state.output_name for state in subject.message.sequence_batching.state}
     batched = {name for each in subject.message.batch_output for name in each.target_name}
@@ -179,8 +180,9 @@ def dims_count(subject: LintSubject) -> Findings:
 def dims_differ(subject: LintSubject) -> Findings:
     """The size of a dimension differs from the model file.
 
-    As in NVIDIA's onnxruntime backend, an input may fix a free dimension of an ONNX file, an output
-    may not. `batch-dimension-fixed` checks the batch dimension.
+    The backend refuses to load the model. Exception: an input may set a fixed size for a dimension
+    that is dynamic in the ONNX file. The dimensions of outputs must match. `batch-dimension-fixed`
+    checks the batch dimension.
     """
     largest = subject.message.max_batch_size
     is_onnx = subject.signature is not None and subject.signature.format == "onnx"
@@ -215,7 +217,8 @@ def optional_without_default(subject: LintSubject) -> Findings:
 def default_not_optional(subject: LintSubject) -> Findings:
     """An input that has a default in the model file is not marked as optional.
 
-    Servegate's onnxruntime backend refuses to load it: clients would have to send the input.
+    Servegate's onnxruntime backend refuses to load the model, because Triton would require the
+    input in every call.
     """
     for entry in subject.message.input:
         if not entry.optional and entry.name in subject.defaulted:
@@ -229,8 +232,8 @@ def default_not_optional(subject: LintSubject) -> Findings:
 def optional_batched(subject: LintSubject) -> Findings:
     """An optional input is used together with batching.
 
-    Servegate's onnxruntime backend refuses it: requests with and without the input cannot share a
-    batch.
+    Servegate's onnxruntime backend refuses to load the model, because calls with and without the
+    input cannot be batched together.
     """
     for entry in subject.message.input:
         batched = subject.message.max_batch_size > 0

@@ -11,7 +11,7 @@ from serve.triton.lint.tensors import shown
 
 
 def preferred_beyond_largest(subject: LintSubject) -> Findings:
-    """A preferred batch size is above `max_batch_size`.
+    """A preferred batch size is greater than `max_batch_size`.
 
     Triton: `dynamic batching preferred size must be <= max batch size`.
     """
@@ -52,9 +52,10 @@ def preferred_twice(subject: LintSubject) -> Findings:
 
 
 def preferred_one(subject: LintSubject) -> Findings:
-    """1 is among the preferred batch sizes of a model that batches.
+    """The preferred batch sizes include 1.
 
-    If an instance is free, Triton runs a call of one row at once, whatever the delay.
+    If an instance is idle, Triton executes a call with a single row immediately, regardless of the
+    delay.
     """
     for field, sizes in _preferred(subject):
         if 1 in sizes and subject.message.max_batch_size > 1:
@@ -68,8 +69,8 @@ def preferred_one(subject: LintSubject) -> Findings:
 def preferred_caps(subject: LintSubject) -> Findings:
     """The largest preferred batch size is below `max_batch_size`.
 
-    Triton 2.51 runs batches of that size (with a delay, sometimes one row more), however many calls
-    wait. Only calls that have waited for the whole delay are executed in larger batches.
+    Triton 2.51 runs batches of that size (with a delay, sometimes one row more), no matter how many
+    calls are queued. Only calls whose queue delay has expired are executed in larger batches.
     """
     largest = subject.message.max_batch_size
     for field, sizes in _preferred(subject):

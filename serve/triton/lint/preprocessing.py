@@ -16,7 +16,7 @@ from serve.triton.lint.tensors import datatype_of
 def preprocessing_malformed(subject: LintSubject) -> Findings:
     """preprocessing.json cannot be read.
 
-    Triton does not read it. Clients cannot send pictures or texts to the version.
+    Triton does not read it. Clients cannot send images or texts to the version.
     """
     try:
         _recorded(subject)

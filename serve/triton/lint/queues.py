@@ -26,7 +26,7 @@ def ordering_with_priorities(subject: LintSubject) -> Findings:
 
 
 def ordering_with_delayed(subject: LintSubject) -> Findings:
-    """`preserve_ordering` is used together with a timeout that delays calls.
+    """`preserve_ordering` is used together with the timeout action DELAY.
 
     Triton: `Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true`.
     """
@@ -46,7 +46,7 @@ def ordering_with_delayed(subject: LintSubject) -> Findings:
 def ordering_holds_answers(subject: LintSubject) -> Findings:
     """`preserve_ordering` is used with several instances.
 
-    Triton holds a response back until all earlier calls have theirs.
+    Triton holds back each response until all earlier calls have been answered.
     """
     message = subject.message
     instances = sum(max(group.count, 1) for group in message.instance_group if not group.passive)
@@ -90,7 +90,7 @@ def timeout_override_without_effect(subject: LintSubject) -> Findings:
 def timeout_before_delay(subject: LintSubject) -> Findings:
     """The queue timeout is shorter than the queue delay.
 
-    Triton rejects a call that arrives alone with `Request timeout expired`, status 503.
+    Triton rejects a call that arrives on its own with `Request timeout expired`, status 503.
     """
     delay = subject.message.dynamic_batching.max_queue_delay_microseconds
     for field, policy in policies(subject):
@@ -104,9 +104,9 @@ def timeout_before_delay(subject: LintSubject) -> Findings:
 
 
 def timeout_absurd(subject: LintSubject) -> Findings:
-    """Calls stay in the queue for more than ten minutes before they time out.
+    """The queue timeout is longer than ten minutes; the field is in microseconds.
 
-    Clients have given up by then. The unit is microseconds.
+    Clients will have given up by then.
     """
     for field, policy in policies(subject):
         timeout = policy.default_timeout_microseconds

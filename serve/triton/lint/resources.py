@@ -61,7 +61,7 @@ def rate_limiter_off(subject: LintSubject) -> Findings:
     """A rate limiter is configured, but Triton ignores it by default.
 
     Triton needs `--rate-limit=execution_count`, which Servegate does not set by default. If another
-    rule finds an error in the rate limiter, this warning is left out.
+    rule finds an error in the rate limiter, this warning is omitted.
     """
     if any((*resource_twice(subject), *resource_both(subject), *resource_empty(subject))):
         return

@@ -36,7 +36,7 @@ def slot_utilization(subject: LintSubject) -> Findings:
 
 
 def candidates_negative(subject: LintSubject) -> Findings:
-    """A negative number of candidate sequences.
+    """The number of candidate sequences is negative.
 
     Triton 2.51 loads the model and uses `max_batch_size` instead.
     """
@@ -66,10 +66,11 @@ def candidates_few(subject: LintSubject) -> Findings:
 
 
 def idle_absurd(subject: LintSubject) -> Findings:
-    """Sequences expire between two calls, or keep their slot for hours.
+    """The idle timeout of sequences is shorter than 10 ms, or longer than one hour.
 
-    Triton: `must specify the START flag on the first request of the sequence`, for a call of a
-    sequence that has expired.
+    If a sequence expires too early, Triton rejects its next call: `must specify the START flag on
+    the first request of the sequence`. If it expires too late, an abandoned sequence keeps its
+    slot.
     """
     idle = subject.message.sequence_batching.max_sequence_idle_microseconds
     if 0 < idle < SHORTEST_IDLE:

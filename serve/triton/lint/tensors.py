@@ -51,7 +51,7 @@ def shown(sizes: Any) -> str:
 
 
 def tensor_unnamed(subject: LintSubject) -> Findings:
-    """An input or output without a name.
+    """An input or output has no name.
 
     Triton: `model input must specify 'name'`.
     """
@@ -65,7 +65,7 @@ def tensor_unnamed(subject: LintSubject) -> Findings:
 def tensor_twice(subject: LintSubject) -> Findings:
     """An input or output is listed twice.
 
-    Triton loads the model, and the backend decides which entry counts.
+    Triton loads the model, and it depends on the backend which entry is used.
     """
     names = Counter((role, entry.name) for role, entry in roles(subject) if entry.name)
     for (role, name), count in names.items():
@@ -74,7 +74,7 @@ def tensor_twice(subject: LintSubject) -> Findings:
 
 
 def datatype_missing(subject: LintSubject) -> Findings:
-    """A tensor without a data type.
+    """A tensor has no data type.
 
     Triton: `model input 'x' must specify 'data_type'`.
     """
@@ -118,7 +118,7 @@ def reshape_size(subject: LintSubject) -> Findings:
 
 
 def reshape_empty(subject: LintSubject) -> Findings:
-    """A model without batching reshapes a tensor to a scalar.
+    """`reshape` turns a tensor of a model without batching into a scalar.
 
     Triton: `cannot have empty reshape for non-batching model as scalar tensors are not supported`.
     """

@@ -45,7 +45,8 @@ def warmup_input_missing(subject: LintSubject) -> Findings:
 def warmup_differs(subject: LintSubject) -> Findings:
     """The data type or shape of a warm-up sample differs from the input's.
 
-    Triton fails to load it: `unexpected shape for input`, or `inference input 'x' data-type is`.
+    Triton fails to load the model: `unexpected shape for input`, or `inference input 'x' data-type
+    is`.
     """
     entries = {entry.name: entry for entry in subject.message.input}
     for sample in subject.message.model_warmup:
@@ -104,7 +105,7 @@ def warmup_file_missing(subject: LintSubject) -> Findings:
 def warmup_data_missing(subject: LintSubject) -> Findings:
     """A warm-up sample does not define the data of an input.
 
-    Triton fails to load it: `warmup setting expects input 'x' to have input_data_type set`.
+    Triton fails to load the model: `warmup setting expects input 'x' to have input_data_type set`.
     """
     for sample in subject.message.model_warmup:
         for name, value in sorted(sample.inputs.items()):
@@ -136,10 +137,10 @@ def warmup_random_text(subject: LintSubject) -> Findings:
 
 
 def warmup_count(subject: LintSubject) -> Findings:
-    """A warm-up sample is sent thousands of times.
+    """A warm-up sample is sent more than 1000 times.
 
-    The model does not become ready until then, and each change of the configuration takes as much
-    longer on each replica.
+    The model does not become ready until then, and every configuration change is delayed by the
+    same time on every replica.
     """
     for sample in subject.message.model_warmup:
         if sample.count > MANY:
