@@ -95,7 +95,7 @@ async def metrics() -> str:
         sources = (
             ("worker", ProxyWorker(given, 0, secret="-").registry.collect()),
             ("control", ControlPlane(given).registry.collect()),
-            ("metrics port", families({})),
+            ("metrics endpoint, for each process", families({})),
             ("processes with TLS", tls.families()),
         )
         rows = []

@@ -207,7 +207,9 @@ class ProxyWorker:
             lambda: self._live.generation,
         )
         self._meters.gauge(
-            "servegate_calls_in_flight", "Calls in flight", lambda: self._loads.total
+            "servegate_calls_in_flight",
+            "Calls that the worker has admitted and that have not finished",
+            lambda: self._loads.total,
         )
         self._meters.gauge(
             "servegate_calls_asleep",

@@ -126,7 +126,10 @@ def up(
 
 def proxy(
     control: Annotated[
-        str | None, typer.Option(metavar="URL", help="URL of the control plane.")
+        str | None,
+        typer.Option(
+            metavar="URL", help="URL of the control plane (default: the one on this machine)."
+        ),
     ] = None,
     state: State = None,
     workers: Workers = None,
