@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serve.cli.callers import Answer
-from serve.tensors.comparison import Score, top_k
+from serve.tensors.comparison import Score
 from serve.tensors.datatypes import Array, to_json
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_kinds import Declared
-from serve.tensors.output_values import described, in_words
-from serve.tensors.scores import rows_of_scores
+from serve.tensors.output_values import described, in_words, score_json, scored_rows
 
 _MAX_ROWS = 8  # of a batch, for people
 _MAX_ELEMENTS = 8  # of a preview
@@ -34,9 +33,9 @@ class OutputReading:
     declared: Declared = field(default_factory=dict)
 
     def rows(
-        self, name: str, outputs: Mapping[str, Array], most: int
+        self, name: str, outputs: Mapping[str, Array], most: int | None = None
     ) -> list[dict[str, Any]] | None:
-        """The rows by the declared kind; None without a declaration."""
+        """The first rows by the declared kind; None without a declaration."""
         declared = self.declared.get(name)
         if declared is None:
             return None
@@ -48,13 +47,8 @@ class OutputReading:
         declared = self.declared.get(name)
         if declared is not None and declared.kind != "classes":
             return None
-        if declared is not None:
-            found = self.rows(name, {name: array}, len(array)) or []
-            return [[_as_score(one) for one in row["top"]] for row in found]
-        rows = rows_of_scores(array, self.specs.get(name))
-        if rows is None:
-            return None
-        return [top_k(row, self.top_k, self.labels.get(name, ())) for row in rows]
+        labels, spec = self.labels.get(name, ()), self.specs.get(name)
+        return scored_rows(array, declared, spec, labels=labels, k=self.top_k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +107,10 @@ def document(model: str, answer: Answer, reading: OutputReading) -> dict[str, An
             shown["kind"] = reading.declared[name].kind
         if scores is None:
             shown["data"] = _finite(to_json(array))
-            if (rows := reading.rows(name, answer.reply.outputs, max(len(array), 1))) is not None:
+            if (rows := reading.rows(name, answer.reply.outputs)) is not None:
                 shown["rows"] = rows
         else:
-            shown["top_k"] = [[_score(score) for score in row] for row in scores]
+            shown["top_k"] = [[score_json(score) for score in row] for row in scores]
         outputs[name] = shown
     return {
         "model": model,
@@ -138,15 +132,10 @@ def lines(
     for name, array in answer.reply.outputs.items():
         yield AnswerLine(f"{name}  {answer.reply.datatypes[name]} {list(array.shape)}")
         scores = reading.scores(name, array)
-        rows = reading.rows(name, answer.reply.outputs, _MAX_ROWS)
-        if rows is not None and scores is None:
-            for number, described_row in enumerate(rows):
-                if len(rows) > 1:
-                    yield AnswerLine(f"  row {number}")
-                yield from (AnswerLine(f"  {line}") for line in in_words(described_row))
-            continue
         if scores is None:
-            yield AnswerLine(f"  {_preview(array)}")
+            rows = reading.rows(name, answer.reply.outputs, _MAX_ROWS)
+            texts = [_preview(array)] if rows is None else _texts(rows)
+            yield from (AnswerLine(f"  {text}") for text in texts)
             continue
         for number, row in enumerate(scores[:_MAX_ROWS]):
             if len(scores) > 1:
@@ -154,6 +143,13 @@ def lines(
             yield from _table(row, blocks=blocks)
         if len(scores) > _MAX_ROWS:
             yield AnswerLine(f"  {len(scores) - _MAX_ROWS} more rows; use --json to see all")
+
+
+def _texts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        if len(rows) > 1:
+            yield f"row {number}"
+        yield from in_words(row)
 
 
 def _table(row: Sequence[Score], *, blocks: bool) -> Iterator[AnswerLine]:
@@ -189,18 +185,9 @@ def _preview(array: Array) -> str:
     return (", ".join(words) or "no elements") + rest
 
 
-def _as_score(one: Mapping[str, Any]) -> Score:
-    value = one["value"]
-    return Score(one["index"], one["label"], math.nan if value is None else value)
-
-
 def _quoted(element: object) -> str:
     text = repr(element)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _score(score: Score) -> dict[str, Any]:
-    return {"index": score.index, "label": score.label, "value": _finite(score.value)}
 
 
 def _finite(value: Any) -> Any:

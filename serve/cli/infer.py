@@ -68,6 +68,7 @@ def infer(
     Example: servegate infer digits:candidate --input @request.json --json
     """
     from serve.cli import answers, callers
+    from serve.tensors.output_kinds import fitting
 
     asked = parse_asked(name)
     key = api_key(key_file)
@@ -83,9 +84,9 @@ def infer(
                 answer, tally = _call(caller, asked, ready, repeat)
         else:
             answer, tally = _call(http, asked, ready, repeat)
-    reading = answers.OutputReading(
-        top_k, recorded.labels(), metadata.outputs, recorded.output_kinds()
-    )
+    specs = metadata.outputs
+    declared = fitting(recorded.output_kinds(answer.version), answer.reply.outputs, specs)
+    reading = answers.OutputReading(top_k, recorded.labels(), specs, declared)
     if json:
         document = answers.document(asked.model, answer, reading)
         as_json(document | ({"repeat": tally.document()} if repeat > 1 else {}))
@@ -117,12 +118,13 @@ class RecordedModel:
             return {}
         return found
 
-    def output_kinds(self) -> "Declared":
-        """How outputs are to be read; without an answer, as their tensors look."""
+    def output_kinds(self, version: str) -> "Declared":
+        """How a version says that its outputs are to be read; nothing where that is not known."""
         from serve.tensors.output_kinds import kinds_of
 
+        path = f"/api/models/{segment(self._model)}/versions/{segment(version)}/configuration"
         try:
-            return kinds_of(self._read().get("output_kinds") or {})
+            return kinds_of(self._admin.get(path).get("output_kinds") or {}) if version else {}
         except ServegateError:
             return {}
 

@@ -33,6 +33,7 @@ class Configured:
     outputs: tuple[ModelTensor, ...]
     preprocessing: Mapping[str, Any]
     output_labels: Mapping[str, tuple[str, ...]]
+    output_kinds: Mapping[str, Any]
     card: Mapping[str, Any]
 
 
@@ -59,15 +60,16 @@ def configured(models: Models, model: str, number: int) -> Configured:
         inputs, outputs = _tensors(configuration, record.signature)
         return Configured(
             *(model, number, True, record.config, inputs, outputs),
-            *(record.preprocessing, record.output_labels, record.card),
+            *(record.preprocessing, record.output_labels, record.output_kinds, record.card),
         )
     one = models.get(model).model.holding(number)
     if one is None:  # a replica holds it by itself
-        return Configured(model, number, False, "", (), (), {}, {}, {})
+        return Configured(model, number, False, "", (), (), {}, {}, {}, {})
     inputs, outputs = _tensors(one.configuration, {})
     text = canonical_text(one.configuration) if one.configuration else ""
     return Configured(
-        *(model, number, False, text, inputs, outputs), *(one.preprocessing, one.labels, one.card)
+        *(model, number, False, text, inputs, outputs),
+        *(one.preprocessing, one.labels, one.output_kinds, one.card),
     )
 
 

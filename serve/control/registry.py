@@ -16,7 +16,7 @@ from serve.core.errors import Invalid
 from serve.core.flavours import VersionFlavours
 from serve.core.names import check_model_name
 from serve.core.versions import MODEL_CARD, OUTPUTS, PREPROCESSING
-from serve.tensors.output_kinds import Declared, kinds_of, parse_outputs
+from serve.tensors.output_kinds import label_files, parse_outputs
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 from serve.triton.layout import ModelFolder, model_folders
@@ -212,7 +212,7 @@ def _read(folder: ModelFolder, fingerprint: str) -> Loadable:
         flavours = VersionFlavours.parse(folder.flavours_text() or "")
         if flavours.preferred and configuration is None:
             raise Invalid("flavours.json needs a config.pbtxt, and there is none")
-        output_kinds = _output_kinds(folder)
+        output_kinds, output_labels = _outputs(folder)
         return Loadable(
             name=folder.name,
             versions=versions,
@@ -220,7 +220,7 @@ def _read(folder: ModelFolder, fingerprint: str) -> Loadable:
             configuration=configuration,
             fingerprint=fingerprint,
             flavours=flavours,
-            labels=MappingProxyType(_labels(folder, configuration, kinds_of(output_kinds))),
+            labels=MappingProxyType(_labels(folder, configuration) | output_labels),
             preprocessing=folder.document(PREPROCESSING) or _EMPTY,
             output_kinds=output_kinds,
             card=folder.document(MODEL_CARD) or _EMPTY,
@@ -235,20 +235,20 @@ def _broken(
     return Loadable(folder.name, versions, (), None, fingerprint, problem=str(error))
 
 
-def _output_kinds(folder: ModelFolder) -> Mapping[str, Any]:
-    """What outputs.json declares; a wrong one, which lint reports, declares nothing."""
-    document = folder.document(OUTPUTS) or {"outputs": {}}
+def _outputs(folder: ModelFolder) -> tuple[Mapping[str, Any], dict[str, tuple[str, ...]]]:
+    """What outputs.json declares, and its label texts.
+
+    A wrong one declares nothing: lint reports it, and the model is served all the same.
+    """
     try:
-        parse_outputs(document)
+        document = folder.document(OUTPUTS) or {"outputs": {}}
+        files = label_files(parse_outputs(document))
+        return document["outputs"], {name: folder.labels(file) for name, file in files.items()}
     except Invalid:
-        return _EMPTY
-    found: Mapping[str, Any] = document["outputs"]
-    return found
+        return _EMPTY, {}
 
 
-def _labels(
-    folder: ModelFolder, configuration: Configuration | None, declared: Declared
-) -> dict[str, tuple[str, ...]]:
-    files = dict(configuration.label_files) if configuration else {}
-    files |= {output: one.labels for output, one in declared.items() if one.labels}
-    return {output: folder.labels(file) for output, file in files.items()}
+def _labels(folder: ModelFolder, configuration: Configuration | None) -> dict[str, tuple[str, ...]]:
+    if configuration is None:
+        return {}
+    return {output: folder.labels(file) for output, file in configuration.label_files.items()}

@@ -1,15 +1,15 @@
 """A child process that computes what would keep an event loop waiting.
 
-Threads of one process take turns at the interpreter's lock: beside a thread that parsed JSON, other
-calls of the worker took ten times as long (measured). A child has a lock of its own, and the kernel
-serves others before it.
+The threads of a process share the interpreter's lock. While a thread parsed JSON, other calls of
+the worker took ten times as long (measured). A child process has its own lock, and a lower
+priority.
 
     parent → child   the function and its arguments
     child → parent   the result, or the error
 
-Both are pickled. Large byte strings follow the pickle, each with its length, because to copy 30 MB
-takes 25 ms; they are put together in a thread, for which Python lets go of its lock.
-The child starts with the first call and is ended when it has been idle for 30 s.
+Both are pickled. Large byte strings follow the pickle, each with its length: copying 30 MB takes
+25 ms, so they are joined in a thread, which releases the lock meanwhile. The child starts with the
+first call and is killed after 30 s without one.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _IDLE = 30.0  # seconds
 _NICE = 10
 _BUFFER = 256 << 10  # bytes
 _LARGE = 64 << 10  # bytes
-_COPIED = 1 << 20  # bytes; `bytes.join` lets go of Python's lock from here on
+_COPIED = 1 << 20  # bytes; `bytes.join` releases the lock from here on
 _HEAD = struct.Struct("<II")  # the length of the pickle, and how many byte strings follow it
 _LENGTH = struct.Struct("<Q")
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from serve.core.errors import Invalid
 from serve.tensors.datatypes import Array
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True)
 class TensorDifference:
@@ -57,17 +59,22 @@ def difference(a: Array, b: Array, name: str = "") -> TensorDifference:
     if is_text:
         return TensorDifference(equal=_share(a == b))
     left, right = a.astype(np.float64), b.astype(np.float64)
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        gap = np.where(same, 0.0, np.abs(left - right))
-        relative = np.where(same, 0.0, gap / np.maximum(np.abs(left), np.abs(right)))
+    gap, relative = gaps(left, right)
     return TensorDifference(
-        equal=_share(same),
-        max_abs=_largest(gap),
-        max_rel=_largest(relative),
-        cosine=_cosine(left.ravel(), right.ravel()),
+        equal=_share(gap == 0),
+        max_abs=largest(gap),
+        max_rel=largest(relative),
+        cosine=cosine(left.ravel(), right.ravel()),
         top_1=_top_1(left, right),
     )
+
+
+def gaps(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """|a - b|, and the same ÷ max(|a|, |b|): 0 where both are NaN, NaN where one is."""
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        gap = np.where(same, 0.0, np.abs(a - b))
+        return gap, np.where(same, 0.0, gap / np.maximum(np.abs(a), np.abs(b)))
 
 
 def top_k(values: Array, k: int, labels: Sequence[str] = ()) -> list[Score]:
@@ -84,13 +91,13 @@ def _share(same: NDArray[np.bool_]) -> float:
     return float(np.mean(same)) if same.size else 1.0
 
 
-def _largest(values: NDArray[np.float64]) -> float:
+def largest(values: Floats) -> float:
     """The largest; a NaN comes from one side being NaN, or from unequal infinities."""
     return float(np.nan_to_num(values, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
-def _cosine(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    """NaN when one of them is not finite: there is no angle then."""
+def cosine(left: Floats, right: Floats) -> float:
+    """Of two vectors; NaN when one of them is not finite, 1 for two zero vectors."""
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         return float("nan")
     one, other = _direction(left), _direction(right)
@@ -99,16 +106,16 @@ def _cosine(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
     return float(np.clip(one @ other, -1.0, 1.0))
 
 
-def _direction(values: NDArray[np.float64]) -> NDArray[np.float64] | None:
+def _direction(values: Floats) -> Floats | None:
     """The vector with length 1, or None for zero; scaled first, so that no square overflows."""
-    largest = np.abs(values).max(initial=0.0)
-    if largest == 0:
+    scale = np.abs(values).max(initial=0.0)
+    if scale == 0:
         return None
-    scaled = values / largest
+    scaled = values / scale
     return np.asarray(scaled / np.linalg.norm(scaled))
 
 
-def _top_1(left: NDArray[np.float64], right: NDArray[np.float64]) -> float | None:
+def _top_1(left: Floats, right: Floats) -> float | None:
     if left.ndim < 2 or left.shape[-1] < 2:
         return None
     return _share(left.argmax(axis=-1) == right.argmax(axis=-1))

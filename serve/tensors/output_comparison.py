@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.core.errors import Invalid
+from serve.tensors.comparison import Floats, cosine, gaps, largest, top_k
 from serve.tensors.datatypes import Array
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_kinds import DeclaredOutput
@@ -32,7 +33,6 @@ _TOP = 5  # ranks that are compared
 _RELATIVE, _ABSOLUTE = 0.01, 1e-6
 _IMAGE, _MASK, _COSINE, _BOX = 0.01, 0.9, 0.99, 0.5
 _LONGEST = 2000  # characters of a text that are compared
-Floats = NDArray[np.float64]
 _Row = tuple[bool, Mapping[str, float]]
 
 
@@ -60,7 +60,8 @@ def agreement(
         why = f"one has the shape {list(a[name].shape)}, the other {list(b[name].shape)}"
         raise Invalid(f"output '{name}' cannot be compared", why=why)
     if declared.kind == "boxes":
-        rows = _boxes_by_row(name, (a, b), declared, spec)
+        sides = (boxes_of(name, answer, declared, spec) for answer in (a, b))
+        rows = [_matched(one, other) for one, other in zip(*sides, strict=True)]
     else:
         compare = _COMPARISONS[declared.kind]
         rows = [compare(one, other, declared) for one, other in zip(left, right, strict=True)]
@@ -94,15 +95,10 @@ def _classes(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
     if declared.values == "indices":
         is_same = bool((a.ravel() == b.ravel()).all())
         return is_same, {"top_1": float(is_same), "rank_overlap": float(is_same)}
-    left, right = _ranks(a), _ranks(b)
+    left, right = ([score.index for score in top_k(one, _TOP)] for one in (a, b))
     is_same = left[:1] == right[:1]
-    overlap = len(set(left[:_TOP]) & set(right[:_TOP])) / max(len(left[:_TOP]), 1)
+    overlap = len(set(left) & set(right)) / max(len(left), 1)
     return is_same, {"top_1": float(is_same), "rank_overlap": overlap}
-
-
-def _ranks(row: Array) -> list[int]:
-    order = np.argsort(-row.astype(np.float64).ravel(), kind="stable")
-    return [int(one) for one in order]
 
 
 def _multilabel(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
@@ -112,30 +108,20 @@ def _multilabel(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
 
 
 def _number(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
-    left, right = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
-    gap = _gap(left, right)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        larger = np.maximum(np.abs(left), np.abs(right))
-        relative = np.where(gap == 0, 0.0, gap / np.where(larger > 0, larger, 1.0))
+    gap, relative = gaps(_vector(a), _vector(b))
     within = (gap <= _ABSOLUTE) | (relative <= _RELATIVE)
-    largest = float(np.nan_to_num(relative, nan=2.0, posinf=2.0).max(initial=0.0))
-    return bool(within.all()), {"max_abs": float(gap.max(initial=0.0)), "max_rel": largest}
+    return bool(within.all()), {"max_abs": largest(gap), "max_rel": largest(relative)}
 
 
 def _image(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
-    gap = _gap(a.astype(np.float64).ravel(), b.astype(np.float64).ravel())
+    gap, _ = gaps(_vector(a), _vector(b))
     mean = float(gap.mean()) if gap.size else 0.0
     scale = abs(declared.range[1] - declared.range[0])
-    is_same = mean <= _IMAGE * scale
-    return is_same, {"mean_abs": mean, "max_abs": float(gap.max(initial=0.0))}
+    return mean <= _IMAGE * scale, {"mean_abs": mean, "max_abs": largest(gap)}
 
 
-def _gap(a: Floats, b: Floats) -> Floats:
-    """|a - b|; 0 for two NaN, infinite for one."""
-    with np.errstate(invalid="ignore"):
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        gap = np.where(same, 0.0, np.abs(a - b))
-    return np.nan_to_num(gap, nan=np.inf, posinf=np.inf)
+def _vector(row: Array) -> Floats:
+    return row.astype(np.float64).ravel()
 
 
 def _mask(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
@@ -149,13 +135,8 @@ def _mask(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
 
 
 def _embedding(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
-    left, right = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
-    sizes = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
-    if not np.isfinite(sizes) or sizes == 0:
-        cosine = float(np.array_equal(left, right, equal_nan=True))
-    else:
-        cosine = float(np.clip(left @ right / sizes, -1.0, 1.0))
-    return cosine >= _COSINE, {"cosine": cosine, "min_cosine": cosine}
+    found = cosine(_vector(a), _vector(b))
+    return found >= _COSINE, {"cosine": found, "min_cosine": found}
 
 
 def _text(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
@@ -212,10 +193,11 @@ def boxes_of(
             None if one is None else rows_of(one, spec)[number].astype(np.float64).ravel()
             for one in others
         )
-        scores = np.ones(len(corners)) if scores is None else scores[: len(corners)]
-        classes = np.zeros(len(corners)) if classes is None else classes[: len(corners)]
-        kept = [int(one) for one in np.argsort(-scores, kind="stable")]
-        kept = [one for one in kept if scores[one] >= declared.threshold]
+        scores = np.ones(len(corners)) if scores is None else scores
+        classes = np.zeros(len(corners)) if classes is None else classes
+        count = min(len(corners), len(scores), len(classes))
+        order = np.argsort(-scores[:count], kind="stable")
+        kept = [int(one) for one in order if scores[one] >= declared.threshold]
         found.append(Boxes(corners[kept], scores[kept], classes[kept].astype(np.int64)))
     return found
 
@@ -231,16 +213,6 @@ def _corners(boxes: Floats, form: str) -> Floats:
         return np.stack(sides, axis=1)
     same: Floats = boxes
     return same
-
-
-def _boxes_by_row(
-    name: str,
-    answers: tuple[Mapping[str, Array], Mapping[str, Array]],
-    declared: DeclaredOutput,
-    spec: TensorSpec | None,
-) -> list[_Row]:
-    left, right = (boxes_of(name, answer, declared, spec) for answer in answers)
-    return [_matched(one, other) for one, other in zip(left, right, strict=True)]
 
 
 def _matched(a: Boxes, b: Boxes) -> _Row:

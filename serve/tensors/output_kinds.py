@@ -23,11 +23,12 @@ A row is what the output holds for one row of the batch, or all of it where ther
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from serve.core.errors import Invalid
+from serve.tensors.datatypes import Array
 from serve.tensors.metadata import TensorSpec
 
 _FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
@@ -94,6 +95,30 @@ def parse_outputs(document: Mapping[str, Any]) -> Declared:
 def kinds_of(recorded: Mapping[str, Any]) -> Declared:
     """The `outputs` of a document that was checked."""
     return parse_outputs({"outputs": recorded})
+
+
+def label_files(declared: Declared) -> dict[str, str]:
+    """The label file of each output that names one."""
+    return {name: one.labels for name, one in declared.items() if one.labels}
+
+
+def fitting(
+    declared: Declared, answer: Mapping[str, Array], specs: Mapping[str, TensorSpec]
+) -> Declared:
+    """What can be read as declared in an answer.
+
+    A version may leave sizes open, and another version may have answered. `specs` are the outputs
+    as metadata describes them.
+    """
+    found = {}
+    for name, one in declared.items():
+        if name in answer and name in specs:
+            spec = specs[name]
+            batch = (-1,) if spec.has_batch else ()
+            actual = replace(spec, shape=(*batch, *answer[name].shape[len(batch) :]))
+            if _misfit(one, actual, is_decoupled=True) is None:
+                found[name] = one
+    return MappingProxyType(found)
 
 
 def check_outputs(

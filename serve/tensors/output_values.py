@@ -18,13 +18,35 @@ from typing import Any
 
 import numpy as np
 
-from serve.tensors.comparison import top_k
+from serve.tensors.comparison import Score, top_k
 from serve.tensors.datatypes import Array, to_json
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_comparison import boxes_of, joined_text, probabilities, rows_of
 from serve.tensors.output_kinds import DeclaredOutput
+from serve.tensors.scores import rows_of_scores
 
 _MOST_VALUES, _MOST_BOXES, _LONGEST = 64, 100, 1000  # of a row; characters
+
+
+def scored_rows(
+    array: Array,
+    declared: DeclaredOutput | None,
+    spec: TensorSpec | None,
+    *,
+    labels: Sequence[str] = (),
+    k: int = 5,
+    most: int | None = None,
+) -> list[list[Score]] | None:
+    """The k highest classes, or the labels above the threshold, of the first `most` rows.
+
+    None for an output of another kind, and for one without a declaration that is no scores.
+    """
+    if declared is None:
+        rows = rows_of_scores(array, spec)
+        return None if rows is None else [top_k(row, k, labels) for row in rows[:most]]
+    if declared.kind not in ("classes", "multilabel"):
+        return None
+    return [_scores(row, declared, labels, k) for row in rows_of(array, spec)[:most]]
 
 
 def described(
@@ -35,14 +57,17 @@ def described(
     *,
     labels: Sequence[str] = (),
     k: int = 5,
-    most: int = 20,
+    most: int | None = None,
 ) -> list[dict[str, Any]]:
     """The first `most` rows of an output of an answer."""
+    scores = scored_rows(answer[name], declared, spec, labels=labels, k=k, most=most)
+    if scores is not None:
+        return [{"top": [score_json(score) for score in row]} for row in scores]
     if declared.kind == "boxes":
         found = boxes_of(name, answer, declared, spec)[:most]
         return [{"boxes": _boxes(one.corners, one.scores, one.classes, labels)} for one in found]
     rows = rows_of(answer[name], spec)[:most]
-    return [_row(row, declared, labels, k) for row in rows]
+    return [_row(row, declared, labels) for row in rows]
 
 
 def in_words(row: Mapping[str, Any]) -> Iterator[str]:
@@ -81,15 +106,22 @@ def _share(value: float | None) -> str:
     return "nan" if value is None else f"{value:.4g}"
 
 
-def _row(row: Array, declared: DeclaredOutput, labels: Sequence[str], k: int) -> dict[str, Any]:
+def score_json(score: Score) -> dict[str, Any]:
+    """A score for programs."""
+    return {"index": score.index, "label": score.label, "value": _finite(score.value)}
+
+
+def _scores(row: Array, declared: DeclaredOutput, labels: Sequence[str], k: int) -> list[Score]:
+    if declared.values == "indices":  # a class that was chosen, without a score
+        return [_score(int(one), labels, 1.0) for one in row.ravel()[:1]]
+    if declared.kind == "classes":
+        return top_k(probabilities(row, declared), k, labels)
+    found = top_k(probabilities(row, declared), row.size, labels)
+    return [one for one in found if one.value >= declared.threshold][:_MOST_VALUES]
+
+
+def _row(row: Array, declared: DeclaredOutput, labels: Sequence[str]) -> dict[str, Any]:
     kind = declared.kind
-    if kind == "classes":
-        return {"top": _classes(row, declared, labels, k)}
-    if kind == "multilabel":
-        scores = probabilities(row, declared)
-        found = top_k(scores, len(scores), labels)
-        kept = [one for one in found if one.value >= declared.threshold][:_MOST_VALUES]
-        return {"top": [_scored(one.index, labels, one.value) for one in kept]}
     if kind == "number":
         return {"values": _numbers(row), "unit": declared.unit}
     if kind in ("text", "stream"):
@@ -97,27 +129,16 @@ def _row(row: Array, declared: DeclaredOutput, labels: Sequence[str], k: int) ->
     if kind == "image":
         return _size(row, declared.layout) | {"channels": _channels(row, declared.layout)}
     if kind == "mask":
-        flat = row.reshape([size for size in row.shape if size != 1] or [1])
-        found_in, counts = np.unique(flat, return_counts=True)
+        classes, counts = np.unique(row, return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
-        areas = [_scored(int(found_in[one]), labels, counts[one] / flat.size) for one in order]
-        return _size(row, "HW") | {"areas": areas}
+        areas = [_score(int(classes[one]), labels, counts[one] / row.size) for one in order]
+        return _size(row, "HW") | {"areas": [score_json(one) for one in areas]}
     vector = row.astype(np.float64).ravel()
     return {"size": vector.size, "norm": _finite(float(np.linalg.norm(vector)))}
 
 
-def _classes(
-    row: Array, declared: DeclaredOutput, labels: Sequence[str], k: int
-) -> list[dict[str, Any]]:
-    if declared.values == "indices":  # a class that was chosen, without a score
-        return [_scored(int(one), labels, 1.0) for one in row.ravel()[:1]]
-    found = top_k(probabilities(row, declared), k, labels)
-    return [_scored(one.index, labels, one.value) for one in found]
-
-
-def _scored(index: int, labels: Sequence[str], value: float) -> dict[str, Any]:
-    label = labels[index] if 0 <= index < len(labels) else ""
-    return {"index": index, "label": label, "value": _finite(float(value))}
+def _score(index: int, labels: Sequence[str], value: float) -> Score:
+    return Score(index, labels[index] if 0 <= index < len(labels) else "", float(value))
 
 
 def _numbers(row: Array) -> list[Any]:
@@ -140,7 +161,7 @@ def _boxes(
 ) -> list[dict[str, Any]]:
     found = []
     for place, score, index in list(zip(corners, scores, classes, strict=True))[:_MOST_BOXES]:
-        one = _scored(int(index), labels, float(score))
+        one = score_json(_score(int(index), labels, score))
         sides = [_finite(float(side)) for side in place]
         found.append({"corners": sides, "score": one.pop("value"), **one})
     return found

@@ -83,6 +83,22 @@ UNREADABLE = [
 ]
 
 
+def test_a_wrong_declaration_of_outputs_takes_no_model_out_of_service(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, "m", 1)
+    row = '{"outputs": {"p": {"kind": "classes", "values": "logits", "labels": "%s"}}}'
+    (folder / "labels.txt").write_text("zero\none\n")
+    for document, labels in (
+        (row % "labels.txt", {"p": ("zero", "one")}),
+        (row % "missing.txt", {}),
+        ('{"outputs": {"p": {"kind": "labels"}}}', {}),
+        ("[]", {}),
+    ):
+        (folder / "outputs.json").write_text(document)
+        model = scanned(tmp_path).models["m"]
+        assert not model.problem, document
+        assert (dict(model.labels), sorted(model.output_kinds)) == (labels, sorted(labels))
+
+
 def test_a_model_that_cannot_be_read_is_shown_with_its_problem_and_harms_no_other(
     tmp_path: Path,
 ) -> None:

@@ -91,7 +91,7 @@ def folder(where: Path, shift: list[float], declared: dict[str, Any] | None = No
 @pytest.mark.triton
 def test_outputs_are_shown_and_compared_as_the_version_declares(uploading, tmp_path: Path) -> None:
     pushed(uploading, folder(tmp_path / "one", [0.0] * 4), "kinds", "--wait")
-    other = folder(tmp_path / "two", [0.3, 2.0, 0.0, 0.0])
+    other = folder(tmp_path / "two", [0.3, 2.0, 0.0, 0.0], {"tags": {"kind": "embedding"}})
     pushed(uploading, other, "kinds", "--label", "second", "--wait")
     np.save(tmp_path / "x.npy", np.array(ROW, np.float32))
     where = ("--url", f"http://{uploading.http}", "--admin-url", uploading.admin)

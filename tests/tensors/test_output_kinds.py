@@ -8,7 +8,13 @@ import pytest
 from serve.core.errors import Invalid
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_comparison import agreement
-from serve.tensors.output_kinds import DeclaredOutput, check_outputs, kinds_of, parse_outputs
+from serve.tensors.output_kinds import (
+    DeclaredOutput,
+    check_outputs,
+    fitting,
+    kinds_of,
+    parse_outputs,
+)
 from serve.tensors.output_values import described, in_words
 
 F32 = np.float32
@@ -162,3 +168,17 @@ def test_rows_are_described_by_their_kind() -> None:
     ):
         (found,) = described("y", {"y": np.asarray(array)}, declared(**row), None, labels=labels)
         assert list(in_words(found)) == words, row
+
+
+def test_an_answer_of_other_sizes_than_declared_is_not_read_by_its_kind() -> None:
+    specs = {"y": TensorSpec("y", "FP32", (-1, -1, -1))}
+    kinds = kinds_of({"y": {"kind": "boxes", "format": "xyxy"}, "z": CLASSES})
+    assert list(fitting(kinds, {"y": np.zeros((1, 3, 4), F32)}, specs)) == ["y"]
+    for shape in ((1, 3, 5), (1, 3)):
+        assert not fitting(kinds, {"y": np.zeros(shape, F32)}, specs)
+
+
+def test_boxes_without_as_many_scores_are_left_out() -> None:
+    answer = {"y": np.zeros((1, 2, 4), F32), "s": np.array([[0.9]], F32), "c": np.zeros((1, 2))}
+    (row,) = described("y", answer, declared(**BOXES), None)
+    assert len(row["boxes"]) == 1

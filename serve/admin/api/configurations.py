@@ -36,6 +36,7 @@ class ConfigurationView(BaseModel):
     outputs: list[ConfigTensorView]
     preprocessing: dict[str, Any]
     output_labels: dict[str, list[str]]
+    output_kinds: dict[str, Any]
     card: dict[str, Any]
 
 
@@ -73,6 +74,7 @@ async def show_configuration(model: str, number: int, control: InControl) -> Con
         outputs=[_view(spec) for spec in found.outputs],
         preprocessing=dict(found.preprocessing),
         output_labels={name: list(texts) for name, texts in found.output_labels.items()},
+        output_kinds=dict(found.output_kinds),
         card=dict(found.card),
     )
 

@@ -94,10 +94,9 @@ class ModelSummary(BaseModel):
 
 
 class ModelDetail(ModelSummary):
-    """A model with label texts and declared kinds by output, preprocessing and model card."""
+    """A model with its label texts, preprocessing and model card."""
 
     output_labels: dict[str, list[str]]
-    output_kinds: dict[str, Any]
     preprocessing: dict[str, Any]
     card: dict[str, Any]
 
@@ -235,7 +234,6 @@ def detail(status: ModelStatus) -> dict[str, Any]:
     newest = status.model.newest
     return summary(status) | {
         "output_labels": {k: list(v) for k, v in newest.labels.items()} if newest else {},
-        "output_kinds": dict(newest.output_kinds) if newest else {},
         "preprocessing": dict(newest.preprocessing) if newest else {},
         "card": dict(newest.card) if newest else {},
     }

@@ -19,7 +19,7 @@ from serve.control.versions import PublishedVersion
 from serve.core.errors import CheckFailed, CodeNotAllowed, Invalid
 from serve.core.flavours import VersionFlavours
 from serve.core.versions import MODEL_CARD, OUTPUTS, PREPROCESSING, Layout, VersionFile
-from serve.tensors.output_kinds import parse_outputs
+from serve.tensors.output_kinds import label_files, parse_outputs
 from serve.tensors.signature import ModelSignature
 from serve.triton import config as triton_config
 from serve.triton.canonical import canonical, canonical_text
@@ -82,8 +82,8 @@ class Checker:
         if not faults:  # else they would say in other words what lint has said
             pinned = await faults.catch(self._pinned(text))
             texts = dict(triton_config.parse(text).label_files)
-            declared = parse_outputs(subject.output_kinds) if subject.output_kinds else {}
-            texts |= {output: one.labels for output, one in declared.items() if one.labels}
+            if subject.output_kinds:
+                texts |= label_files(parse_outputs(subject.output_kinds))
             labels = await faults.catch(self._contents.labels(layout, texts))
         await faults.catch(self._contents.contract(layout))
         preprocessing = await faults.catch(self._contents.document(layout, PREPROCESSING))

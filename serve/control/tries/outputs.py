@@ -9,12 +9,12 @@ import numpy as np
 
 from serve.control.tries.records import OutputDifference, OutputLine, Top
 from serve.core.errors import Invalid
-from serve.tensors.comparison import difference, top_k
+from serve.tensors.comparison import Score, difference
 from serve.tensors.datatypes import Array, to_json
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_comparison import agreement
-from serve.tensors.output_kinds import Declared, DeclaredOutput
-from serve.tensors.output_values import described
+from serve.tensors.output_kinds import Declared, DeclaredOutput, fitting
+from serve.tensors.output_values import described, scored_rows
 from serve.tensors.scores import rows_of_scores
 
 MOST_VALUES = 1000  # elements of an output
@@ -37,13 +37,10 @@ def output_line(
     array = outputs[name]
     cut = leading(array, MOST_VALUES)
     shown, is_short = _shortened(cut)
-    told: list[dict[str, Any]] = []
-    if declared is not None:
-        told = described(name, outputs, declared, spec, labels=labels, k=scores, most=MOST_ROWS)
-        top = [_tops(row["top"]) for row in told if "top" in row]
-    else:
-        rows = rows_of_scores(array, spec)
-        top = [] if rows is None else [_top(row, scores, labels) for row in rows[:MOST_ROWS]]
+    top = scored_rows(array, declared, spec, labels=labels, k=scores, most=MOST_ROWS)
+    rows: list[dict[str, Any]] = []
+    if declared is not None and top is None:
+        rows = described(name, outputs, declared, spec, labels=labels, most=MOST_ROWS)
     least, largest, mean = _range(array)
     return OutputLine(
         name=name,
@@ -51,12 +48,12 @@ def output_line(
         shape=list(array.shape),
         values=_finite(to_json(shown)),
         truncated=cut.size < array.size or is_short,
-        top=top,
+        top=[_top(row) for row in top or ()],
         min=least,
         max=largest,
         mean=mean,
         kind=declared.kind if declared else "",
-        rows=[] if top else told,
+        rows=rows,
     )
 
 
@@ -67,10 +64,10 @@ def differences(
     declared: Declared,
 ) -> dict[str, OutputDifference]:
     """How two answers differ, output by output; what only one side has cannot be compared."""
-    found = {}
+    found, declared = {}, fitting(fitting(declared, a, specs), b, specs)
     for name in {**a, **b}:
         found[name] = _differ(name, a.get(name), b.get(name), specs.get(name))
-        if name in declared and name in a and name in b:
+        if name in declared:
             found[name] = _by_kind(name, a, b, declared[name], specs.get(name), found[name])
     return found
 
@@ -140,13 +137,8 @@ def _other_winners(a: Array | None, b: Array | None) -> list[int] | None:
     return [int(row) for row in np.flatnonzero(a.argmax(axis=-1) != b.argmax(axis=-1))]
 
 
-def _top(row: Array, scores: int, labels: Sequence[str]) -> list[Top]:
-    found = top_k(row, scores, labels)
-    return [Top(score.index, score.label, _number(score.value)) for score in found]
-
-
-def _tops(row: Sequence[Mapping[str, Any]]) -> list[Top]:
-    return [Top(one["index"], one["label"], one["value"]) for one in row]
+def _top(row: Sequence[Score]) -> list[Top]:
+    return [Top(score.index, score.label, _number(score.value)) for score in row]
 
 
 def _range(array: Array) -> tuple[float | None, float | None, float | None]:

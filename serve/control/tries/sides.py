@@ -16,7 +16,7 @@ from serve.control.tries.versions import TriedVersions
 from serve.core.errors import ServegateError
 from serve.tensors.input_forms import GivenInput, Inputs, read_inputs
 from serve.tensors.metadata import Metadata
-from serve.tensors.output_kinds import Declared, kinds_of
+from serve.tensors.output_kinds import Declared, fitting, kinds_of
 from serve.tensors.preprocessing import ImageSteps, parse
 
 _LOOKS = 5  # at what Triton has counted, after a call
@@ -143,13 +143,14 @@ class Sides:
 def _lines(
     ask: TryRequest, ready: PreparedSide, answered: Answered, recorded: RecordedDocuments
 ) -> list[OutputLine]:
-    declared = kinds_of(recorded.output_kinds)
+    specs = ready.metadata.outputs
+    declared = fitting(kinds_of(recorded.output_kinds), answered.outputs, specs)
     return [
         output_line(
             name,
             answered.outputs,
             answered.datatypes[name],
-            spec=ready.metadata.outputs.get(name),
+            spec=specs.get(name),
             declared=declared.get(name),
             labels=recorded.labels.get(name, ()),
             scores=ask.top_k,

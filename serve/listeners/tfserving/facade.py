@@ -83,8 +83,7 @@ class TfServing:
         self._known: dict[tuple[str, int], _Known] = {}
         self._generation = 0
         self._held = 0
-        self._large = 0  # large calls that have ended, and how many of them had when …
-        self._returned = 0  # … memory was returned last
+        self._returning: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<TfServing signatures={len(self._known)} generation={self._generation}>"
@@ -103,20 +102,14 @@ class TfServing:
         finally:
             self._held -= size
             if size > _LASTING:
-                if self._large == self._returned:
-                    self._return_later()
-                self._large += 1
+                self._return_memory_later()
 
-    def _return_later(self) -> None:
+    def _return_memory_later(self) -> None:
+        """Some seconds after the last of several large calls."""
+        if self._returning is not None:
+            self._returning.cancel()
         loop = asyncio.get_running_loop()
-        loop.call_later(_RETURNED_AFTER, self._return_memory, self._large + 1)
-
-    def _return_memory(self, ended: int) -> None:
-        """Now, and once more when other large calls have ended since this was planned."""
-        _CONVERTER.submit(return_memory)
-        self._returned = self._large
-        if self._large > ended:
-            self._return_later()
+        self._returning = loop.call_later(_RETURNED_AFTER, _CONVERTER.submit, return_memory)
 
     def view(self, call: Call) -> ModelView | None:
         """The model as the caller may see it, if at all. `Unauthenticated` is counted."""
@@ -284,7 +277,9 @@ class Calling:
         length = next((int(value) for name, value in reply.headers if name == _HEAD_LENGTH), None)
         return reply.body, length
 
-    async def _ask(self, method: str, verb: Verb, rest: bytes, body: Sequence[bytes] = ()) -> Reply:
+    async def _ask(
+        self, method: str, verb: Verb, rest: bytes, tensors: Sequence[bytes] = ()
+    ) -> Reply:
         """Ask one replica after the other, as long as the rule allows; `TritonRefused`."""
         facade = self._facade
         while True:
@@ -292,7 +287,7 @@ class Calling:
             path = upstream_path(verb, target.physical_name, target.physical_version)
             start = request_line(method, attempt.replica, path)
             try:
-                reply = await facade.fetch(attempt, start + rest, body)
+                reply = await facade.fetch(attempt, start + rest, tensors)
             except NotSent as error:
                 attempt.not_sent(error)
                 continue
@@ -312,8 +307,8 @@ class Calling:
             if not is_refused:
                 facade.forget(attempt)
                 attempt.answered(seen.status, good=False)
-                told_body = model_names.in_error(reply.body, target)
-                raise TritonRefused(Reply(reply.status, told_body))
+                body = model_names.in_error(reply.body, target)
+                raise TritonRefused(Reply(reply.status, body))
 
 
 async def away(size: int, work: Callable[[], T]) -> T:
