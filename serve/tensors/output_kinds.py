@@ -157,9 +157,7 @@ def row_shape(spec: TensorSpec) -> tuple[int, ...]:
 
 
 def _wrong(what: str, why: str) -> Invalid:
-    return Invalid(
-        f"outputs.json is wrong: {what}", why=why, try_this="see docs/outputs.md for the keys"
-    )
+    return Invalid(what, why=why, try_this="correct outputs.json, see docs/outputs.md")
 
 
 def _declared(name: str, row: Any) -> DeclaredOutput:

@@ -99,7 +99,7 @@ def in_words(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _named(one: Mapping[str, Any], rest: str) -> str:
-    return f"{one['label'] or one['index']}  {rest}"
+    return f"{one['label'] or 'class ' + str(one['index'])}  {rest}"
 
 
 def _share(value: float | None) -> str:
