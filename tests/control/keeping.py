@@ -29,6 +29,7 @@ class FakeTriton:
         self.asked: list[str] = []
         self.configs: dict[str, str] = {}
         self.broken: dict[str, Exception] = {}
+        self.loading: set[str] = set()
         self.is_up = True
         self.cannot_list: Exception | None = None
         self.is_explicit = True
@@ -38,11 +39,12 @@ class FakeTriton:
         self._reach()
         if self.cannot_list:
             raise self.cannot_list
-        return tuple(
+        ready = (
             IndexEntry(name, version, "READY", "")
             for name, versions in self.held.items()
             for version in versions
         )
+        return (*ready, *(IndexEntry(name, 1, "LOADING", "") for name in self.loading))
 
     async def load(self, model: str, config: str | None) -> None:
         self._change(f"load {model}")

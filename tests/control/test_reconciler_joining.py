@@ -150,6 +150,39 @@ def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> 
     assert scene.fleet.steered == set()
 
 
+def test_nobody_waits_for_a_load_of_what_was_removed_meanwhile(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1), others=("b",))
+    scene.fleet.saw("b", {})
+    begun = asyncio.Event()
+
+    async def hang(model: str, config: str | None) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    scene.triton.load = hang  # type: ignore[method-assign]
+
+    async def scenario() -> None:
+        await scene.keeper.observe()
+        keeping = asyncio.create_task(scene.keeper.reconcile())
+        await begun.wait()
+        await scene.keeper.observe()
+        assert scene.fleet.steered == {"a"}
+        Registry(scene).publish(version("m", 1, state=VersionState.RETIRED))
+        await scene.plane.inventory.scan()
+        await scene.keeper.observe()
+        await keeping
+
+    asyncio.run(scenario())
+    assert scene.fleet.steered == set()
+
+
+def test_what_triton_says_that_it_is_loading_is_not_asked_for_again(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1), version("n", 1))
+    scene.triton.loading = {"m"}
+    assert scene.play() == ["load n"]
+    assert scene.play(scene.triton.loading.clear) == ["load n", "load m"]
+
+
 def test_what_triton_has_loaded_after_all_is_proven_like_everything_else(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1))
     load = scene.triton.load

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from builders import ControlPlane, replica, until, write_model
 
+from serve.control.reconciliation import busy_replicas
 from serve.control.reconciliation.busy_replicas import NoSpare, Steering
 
 
@@ -57,6 +58,23 @@ def test_only_one_replica_of_a_pool_is_away_at_a_time(tmp_path: Path) -> None:
 
     asyncio.run(scenario())
     assert order == [("a", ("b", "c")), ("b", ("a", "c"))]
+
+
+def test_a_turn_ends_after_a_while_although_the_load_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(busy_replicas, "TURN", 0.01)
+    one = plane(tmp_path, "a", "b", "c")
+    steer = steering(one, share=0.3)
+
+    async def scenario() -> tuple[str, ...]:
+        async with steer.away("a"), steer.away("b"):
+            both = called(one)
+        async with steer.away("c"):
+            return both + called(one)
+
+    assert asyncio.run(scenario()) == ("c", "a", "b")
+    assert called(one) == ("a", "b", "c")
 
 
 def test_a_replica_that_serves_nothing_waits_for_nobody_and_gets_no_calls_before_it_is_done(

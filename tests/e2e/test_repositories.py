@@ -70,6 +70,30 @@ def test_a_version_that_appears_in_the_folder_is_loaded_and_one_that_goes_is_not
     harness.until(lambda: infer(served, "plain")[1].get("model_version") == "3")
 
 
+def test_a_load_that_hangs_keeps_nobody_waiting_once_its_version_is_removed(served, tmp_path):
+    models, begun, until = served.models, tmp_path / "begun", tmp_path / "until"
+    repositories.python_model(tmp_path / "new", "hanging", repositories.PLAIN)
+    repositories.serve(served, tmp_path / "new")
+    code = repositories.HANGING.format(begun=str(begun), until=str(until))
+    repositories.python_model(tmp_path / "later", "hanging", code, versions=(2,))
+    try:
+        (tmp_path / "later" / "hanging" / "2").rename(models / "hanging" / "2")
+        harness.until(begun.exists)
+        shutil.rmtree(models / "hanging" / "2")
+        harness.until(lambda: len(called(served, "hanging")) == 2)
+        repositories.python_model(tmp_path / "next", "beside", repositories.PLAIN)
+        repositories.serve(served, tmp_path / "next")
+        harness.until(lambda: len(called(served, "beside")) == 2)
+    finally:
+        until.touch()
+
+
+def called(up, model):
+    """The replicas to which calls for version 1 go."""
+    (one,) = [each for each in up.get(f"/api/models/{model}")["versions"] if each["version"] == 1]
+    return one["replicas"]
+
+
 def test_a_model_whose_folder_appears_is_served_and_one_whose_folder_goes_is_unknown(
     served, tmp_path
 ):

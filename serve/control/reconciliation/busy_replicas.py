@@ -9,6 +9,8 @@ replica that serves nothing yet needs no leave, and gets no calls before it has 
 | serves nothing                | it loads at once, and gets calls only if nobody else can |
 | serves, and enough others do  | it waits its turn, is steered around, loads             |
 | serves, and too few others do | it loads under its calls, or not at all: `refuse`       |
+
+A turn ends with the load, or after `TURN` seconds: a load may hang for ever, and others wait.
 """
 
 import asyncio
@@ -24,6 +26,7 @@ from serve.core.snapshot import Snapshot
 
 _log = logging.getLogger("servegate.steering")
 STEER_TIMEOUT = 5.0  # seconds for every worker to follow
+TURN = 20.0  # seconds
 
 
 class NoSpare(Unavailable):
@@ -77,8 +80,7 @@ class Steering:
             async with self._around(name):
                 yield
             return
-        turn = self._turns.setdefault(self._fleet.observations[name].replica.pool, asyncio.Lock())
-        async with turn:
+        async with self._turn(self._fleet.observations[name].replica.pool, most=TURN):
             lacking = self.lacking(name)
             if lacking:
                 self._cannot_spare(name, lacking)
@@ -96,9 +98,8 @@ class Steering:
         `NoSpare` where this one is needed.
         """
         serves = name in serving_of(self._publisher.snapshot, self._fleet)
-        turn = self._turns.setdefault(self._fleet.observations[name].replica.pool, asyncio.Lock())
         async with contextlib.AsyncExitStack() as stack:
-            async with turn:
+            async with self._turn(self._fleet.observations[name].replica.pool):
                 lacking = self.lacking(name) if serves else ""
                 if lacking:
                     raise NoSpare(
@@ -109,6 +110,21 @@ class Steering:
                 await stack.enter_async_context(self._around(name))
                 await self._followed()
             yield
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, pool: str, *, most: float | None = None) -> AsyncIterator[None]:
+        """Inside, no other replica of the pool has its turn; for `most` seconds at most."""
+        turn = self._turns.setdefault(pool, asyncio.Lock())
+        await turn.acquire()
+        ending = contextlib.ExitStack()
+        ending.callback(turn.release)
+        timer = most and asyncio.get_running_loop().call_later(most, ending.close)
+        try:
+            yield
+        finally:
+            if timer:
+                timer.cancel()
+            ending.close()  # once is enough: then it holds nothing any more
 
     async def _followed(self) -> None:
         """Every worker knows where calls go now; `Unavailable` when one does not."""

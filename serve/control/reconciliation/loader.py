@@ -51,9 +51,11 @@ class Loader:
         self._flavouring = flavouring
         self._clock = clock
         self._patience: asyncio.Timeout | None = None  # of the load that is waited for
+        self._awaited: Load | None = None  # the same load
         self._refused: dict[str, str] = {}  # why a name in Triton was not unloaded
         self._revised: set[str] = set()  # names whose configuration somebody has changed
         self.applied: dict[str, str] = {}  # digests of the configurations that are loaded, by name
+        self.loading: frozenset[str] = frozenset()  # names, as Triton says
 
     def __repr__(self) -> str:
         return f"<Loader {self._name} applied={sorted(self.applied)}>"
@@ -79,7 +81,7 @@ class Loader:
         try:
             if step.wrong:
                 await self._drop_wrong(step)
-            await self._load(name, configuration.for_load(step.versions) if configuration else None)
+            await self._load(step)
         except (NotExplicit, Unavailable):
             raise
         except Exception as error:  # whatever it is, it is this model's problem and no other's
@@ -135,17 +137,24 @@ class Loader:
         self._fleet.flavours.pop((self._name, name), None)
         return True
 
-    async def _load(self, name: str, config: str | None) -> None:
-        """Wait for Triton to load it, unless the replica hangs, or this takes too long."""
+    async def _load(self, step: Load) -> None:
+        """Wait for Triton to load it, unless nobody wants it, the replica hangs, or it takes long.
+
+        A load that begins while its files are being removed may hang in Triton for ever.
+        """
+        configuration = step.model.configuration
+        config = configuration.for_load(step.versions) if configuration else None
+        begun = self._clock()
         try:
             async with asyncio.timeout(LOAD_PATIENCE) as self._patience:
-                await self._control.load(name, config)
+                self._awaited = step
+                await self._control.load(step.name, config)
         except TimeoutError:
             if not self._fleet.observations[self._name].is_up:
                 raise Unavailable(f"replica {self._name} does not respond") from None
-            raise TritonFailed(f"it is still loading after {LOAD_PATIENCE:g} s") from None
+            raise TritonFailed(f"it is still loading after {self._clock() - begun:.0f} s") from None
         finally:
-            self._patience = None
+            self._patience = self._awaited = None
 
     async def _drop_wrong(self, step: Load) -> None:
         """Triton leaves alone what it has loaded, so what answers wrongly has to go first."""
@@ -158,8 +167,18 @@ class Loader:
 
     def give_up_hung(self) -> None:
         """A replica that is lost for long ends no load: whoever waits for it keeps others up."""
-        lost = self._clock() - self._fleet.observations[self._name].since
-        if self._patience is not None and lost > HUNG and not self._patience.expired():
+        if self._clock() - self._fleet.observations[self._name].since > HUNG:
+            self._give_up()
+
+    def give_up_unwanted(self, wanted: Mapping[str, Loadable]) -> None:
+        """Nobody waits for a version that was removed in the meantime."""
+        if self._awaited is not None:
+            now = wanted.get(self._awaited.name)
+            if now is None or not set(self._awaited.versions) <= set(now.wanted):
+                self._give_up()
+
+    def _give_up(self) -> None:
+        if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     def is_called(self, name: str, versions: Collection[int] | None = None) -> bool:
@@ -231,6 +250,8 @@ class Loader:
         """Whether it has not failed, or long enough ago."""
         if isinstance(step, Unload):
             return True
+        if step.model.name in self.loading:
+            return False  # a call would wait for it, perhaps for ever
         first = self._fleet.tried_by(step.name, step.model.revision)
         if first not in ("", self._name) and self._only_revises(step):
             return False  # it is not known to be good, and what is here serves

@@ -48,6 +48,8 @@ class ReplicaWatch:
         try:
             held = self._held(await self._control.index())
             news = self._saw(held)
+            pool = self._fleet.observations[self._name].replica.pool
+            self._loader.give_up_unwanted(self._inventory.for_pool(pool))
             if self._inventory.is_discovering and await self._inventory.learn(self._control, held):
                 news = True
         except Unavailable as error:
@@ -65,6 +67,7 @@ class ReplicaWatch:
         """What is listed as ready; the same list, which is the same object, is read once."""
         if listed is not self._listed[0]:
             self._listed = listed, held_of(listed)
+            self._loader.loading = frozenset(one.model for one in listed if one.state == "LOADING")
         return self._listed[1]
 
     def _saw(self, held: Held) -> bool:
