@@ -1,8 +1,4 @@
-"""An answer, shown: each output by its declared kind, else as scores or as a preview.
-
-An output without a declaration is scores when each row of it is one line of two or more floats:
-`[batch, classes]`, or `[classes]` of a model without batches.
-"""
+"""An answer, shown: each output by its declared kind, else as a preview of its values."""
 
 import math
 from collections import Counter
@@ -43,9 +39,9 @@ class OutputReading:
         return described(name, outputs, declared, spec, labels=labels, k=self.top_k, most=most)
 
     def scores(self, name: str, array: Array) -> list[list[Score]] | None:
-        """The highest scores of each row; None for an output that is no scores."""
+        """The highest classes of each row; None for an output of another kind."""
         declared = self.declared.get(name)
-        if declared is not None and declared.kind != "classes":
+        if declared is None or declared.kind != "classes":
             return None
         labels, spec = self.labels.get(name, ()), self.specs.get(name)
         return scored_rows(array, declared, spec, labels=labels, k=self.top_k)

@@ -136,10 +136,10 @@ def measured(difference: Difference, measure: str) -> float | None:
     """A measure of an output's difference; None where there is none.
 
     Agreement is the share of rows that agree by the declared kind of the output; without a
-    declaration, of those with the same highest score, or of equal values without scores.
+    declaration, of equal values.
     """
     if measure == "agreement" and difference.get("agreement") is None:
-        measure = "equal" if difference["top_1"] is None else "top_1"
+        measure = "equal"
     if difference["infinite"] and measure in ("max_abs", "max_rel"):
         return float("inf")
     value = difference[measure]
@@ -207,7 +207,7 @@ def _differing(name: str, one: Difference) -> tuple[str, ...]:
     if one["refused"]:
         return name, one["refused"], "", "", "", ""
     numbers = [measured(one, measure) for measure in ("agreement", "max_abs", "max_rel", "cosine")]
-    rows = ", ".join(map(str, one.get("differing") or one["top_1_differs"] or ()))
+    rows = ", ".join(map(str, one["differing"]))
     return name, *("-" if each is None else f"{each:.4g}" for each in numbers), rows
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from serve.cli.callers import Answer, DataPortCaller
     from serve.cli.inputs import Inputs
     from serve.tensors.metadata import TensorSpec
-    from serve.tensors.output_kinds import Declared
 
 
 def infer(
@@ -68,7 +67,7 @@ def infer(
     Example: servegate infer digits:candidate --input @request.json --json
     """
     from serve.cli import answers, callers
-    from serve.tensors.output_kinds import fitting
+    from serve.tensors.output_kinds import fitting, kinds_of
 
     asked = parse_asked(name)
     key = api_key(key_file)
@@ -84,9 +83,10 @@ def infer(
                 answer, tally = _call(caller, asked, ready, repeat)
         else:
             answer, tally = _call(http, asked, ready, repeat)
-    specs = metadata.outputs
-    declared = fitting(recorded.output_kinds(answer.version), answer.reply.outputs, specs)
-    reading = answers.OutputReading(top_k, recorded.labels(), specs, declared)
+    specs, labels = metadata.outputs, recorded.labels()
+    declared = kinds_of(recorded.output_kinds(answer.version), labels, specs)
+    readable = fitting(declared, answer.reply.outputs, specs)
+    reading = answers.OutputReading(top_k, labels, specs, readable)
     if json:
         document = answers.document(asked.model, answer, reading)
         as_json(document | ({"repeat": tally.document()} if repeat > 1 else {}))
@@ -110,21 +110,19 @@ class RecordedModel:
         return found
 
     def labels(self) -> Mapping[str, Sequence[str]]:
-        """The label texts by output. They are a comfort: without them indices are shown."""
+        """The label texts by output. They are a comfort: without them values are shown."""
         try:
             found: Mapping[str, Sequence[str]] = self._read().get("output_labels") or {}
         except ServegateError as error:
-            say(f"class names are not available: {error}")
+            say(f"class names and output kinds are not available: {error}")
             return {}
         return found
 
-    def output_kinds(self, version: str) -> "Declared":
+    def output_kinds(self, version: str) -> Mapping[str, Any]:
         """How a version says that its outputs are to be read; nothing where that is not known."""
-        from serve.tensors.output_kinds import kinds_of
-
         path = f"/api/models/{segment(self._model)}/versions/{segment(version)}/configuration"
         try:
-            return kinds_of(self._admin.get(path).get("output_kinds") or {}) if version else {}
+            return (self._admin.get(path).get("output_kinds") or {}) if version else {}
         except ServegateError:
             return {}
 

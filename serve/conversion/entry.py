@@ -4,10 +4,11 @@
     OUT/NAME/1/model.onnx
     OUT/NAME/contract/…        golden cases: inputs, and what the source answers
     OUT/NAME/conversion.json   the report, and conversion.html for people
+    OUT/NAME/outputs.json      which outputs hold classes, with labels.txt, where the source has one
 
 It is made beside its place under a name that begins with a dot, and is then moved. A further
-version of an entry that is there already brings its own number, keeps config.pbtxt, and takes the
-place of contract and report; its folder is the last to appear.
+version of an entry that is there already brings its own number, keeps config.pbtxt and labels, and
+takes the place of contract and report; its folder is the last to appear.
 """
 
 import errno
@@ -24,6 +25,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from serve.conversion.class_labels import LABELS
 from serve.conversion.command import command_of
 from serve.conversion.gate.golden import ZEROS
 from serve.conversion.report import MODEL, ConversionReport, StepResult
@@ -31,7 +33,14 @@ from serve.conversion.report_page import render_html
 from serve.conversion.temporary import temporary
 from serve.core.errors import CheckFailed, Conflict, Invalid, NoSpace
 from serve.core.names import check_model_name
-from serve.core.versions import CONFIG, CONTRACT, CONVERSION, CONVERSION_PAGE, VersionFile
+from serve.core.versions import (
+    CONFIG,
+    CONTRACT,
+    CONVERSION,
+    CONVERSION_PAGE,
+    OUTPUTS,
+    VersionFile,
+)
 from serve.tensors.contracts import read_contract
 from serve.tensors.datatypes import Shape
 from serve.tensors.signature import DYNAMIC, ModelSignature
@@ -166,6 +175,9 @@ def _fill(
     shutil.copyfile(work / MODEL, folder / MODEL)
     if (work / CONTRACT).is_dir():
         shutil.copytree(work / CONTRACT, draft / CONTRACT)
+    for file in (LABELS, OUTPUTS):
+        if (work / file).is_file():
+            shutil.copyfile(work / file, draft / file)
     text = configuration(name, report, _sizes(draft)) if config is None else config
     (draft / CONFIG).write_text(text)
     _report(draft, report)
@@ -256,8 +268,9 @@ def _add(draft: Path, target: Path, version: int) -> None:
         (draft / CONTRACT).rename(target / CONTRACT)
     for name in (CONVERSION, CONVERSION_PAGE):
         (draft / name).replace(target / name)
-    if not (target / CONFIG).exists():
-        (draft / CONFIG).replace(target / CONFIG)
+    for name in (CONFIG, LABELS, OUTPUTS):
+        if (draft / name).exists() and not (target / name).exists():
+            (draft / name).replace(target / name)
     _move(draft / str(version), target / str(version))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from serve.conversion.child_events import EventTeller
+from serve.conversion.class_labels import class_labels
 from serve.conversion.command import command_of
 from serve.conversion.faults import failed
 from serve.conversion.gate import (
@@ -271,6 +272,8 @@ def _write(
     refused = next((step for step in verdict.steps if not step.passed), None)
     if refused is None and not task.model:
         write_result(task.work, data, verdict.cases, telling)
+        is_batched = verdict.is_batched and task.request.max_batch_size != 0
+        _write_labels(task, telling, signature, model, is_batched=is_batched)
     report = ConversionReport(
         task.request,
         _facts_of_source(task.source, source),
@@ -286,6 +289,23 @@ def _write(
     write_report(task.work, report)
     if refused is not None:
         raise _refusal(refused)
+
+
+def _write_labels(
+    task: ConversionTask,
+    telling: EventTeller,
+    signature: ModelSignature,
+    model: Any,
+    *,
+    is_batched: bool,
+) -> None:
+    from serve.conversion.graphs.contents import last_operators
+
+    operators = last_operators(model)
+    found = class_labels(task.source, signature, operators, is_batched=is_batched)
+    found.write(task.work)
+    for note in found.notes:
+        telling("note", text=note)
 
 
 def _refusal(step: StepResult) -> ConversionFailed:

@@ -22,7 +22,7 @@
 A row is what the output holds for one row of the batch, or all of it where there are no batches.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -63,7 +63,8 @@ KINDS = tuple(_KEYS)
 class DeclaredOutput:
     """How one output is to be read; keys that its kind does not have are empty.
 
-    `labels` is a file beside config.pbtxt. `scores` and `classes` are other outputs.
+    `labels` is a file beside config.pbtxt. `scores` and `classes` are other outputs. `values` is
+    also empty for classes that only Triton's configuration tells of.
     """
 
     kind: str
@@ -92,9 +93,21 @@ def parse_outputs(document: Mapping[str, Any]) -> Declared:
     return MappingProxyType({str(name): _declared(str(name), row) for name, row in outputs.items()})
 
 
-def kinds_of(recorded: Mapping[str, Any]) -> Declared:
-    """The `outputs` of a document that was checked."""
-    return parse_outputs({"outputs": recorded})
+def kinds_of(
+    recorded: Mapping[str, Any], labelled: Collection[str], specs: Mapping[str, TensorSpec]
+) -> Declared:
+    """The `outputs` of a document that was checked, and the outputs that have label texts.
+
+    An output that is not declared holds classes if Triton's configuration names a label file for
+    it; what its values are is not known. All others are plain values. `specs` are the outputs as
+    metadata describes them.
+    """
+    found = dict(parse_outputs({"outputs": recorded}))
+    for name in labelled:
+        if name in specs and name not in found:
+            values = "indices" if specs[name].datatype in _WHOLE else ""
+            found[name] = DeclaredOutput("classes", values=values)
+    return MappingProxyType(found)
 
 
 def label_files(declared: Declared) -> dict[str, str]:

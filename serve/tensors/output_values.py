@@ -23,14 +23,13 @@ from serve.tensors.datatypes import Array, to_json
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_comparison import boxes_of, joined_text, probabilities, rows_of
 from serve.tensors.output_kinds import DeclaredOutput
-from serve.tensors.scores import rows_of_scores
 
 _MOST_VALUES, _MOST_BOXES, _LONGEST = 64, 100, 1000  # of a row; characters
 
 
 def scored_rows(
     array: Array,
-    declared: DeclaredOutput | None,
+    declared: DeclaredOutput,
     spec: TensorSpec | None,
     *,
     labels: Sequence[str] = (),
@@ -39,11 +38,8 @@ def scored_rows(
 ) -> list[list[Score]] | None:
     """The k highest classes, or the labels above the threshold, of the first `most` rows.
 
-    None for an output of another kind, and for one without a declaration that is no scores.
+    None for an output of another kind.
     """
-    if declared is None:
-        rows = rows_of_scores(array, spec)
-        return None if rows is None else [top_k(row, k, labels) for row in rows[:most]]
     if declared.kind not in ("classes", "multilabel"):
         return None
     return [_scores(row, declared, labels, k) for row in rows_of(array, spec)[:most]]

@@ -9,6 +9,7 @@ from serve.cli.answers import CallTally, OutputReading, bar, document, lines
 from serve.cli.callers import Answer
 from serve.tensors.codec import InferReply
 from serve.tensors.metadata import TensorSpec
+from serve.tensors.output_kinds import DeclaredOutput
 
 LABELS = {"scores": ("cat", "dog", "mouse")}
 SPECS = {
@@ -19,7 +20,8 @@ SPECS = {
     "map": TensorSpec("map", "FP32", (-1, 2, 2)),
     "table": TensorSpec("table", "FP32", (4, 3)),
 }
-READING = OutputReading(2, LABELS, SPECS)
+CLASSES = DeclaredOutput("classes", "probabilities")
+READING = OutputReading(2, LABELS, SPECS, {"scores": CLASSES, "one": CLASSES})
 
 
 def answer(**outputs):
@@ -66,12 +68,11 @@ def test_other_tensors_are_previewed():
     assert texts(answer(map=np.zeros((0, 2, 2), dtype=np.float32)))[-1] == "  no elements"
 
 
-def test_what_is_no_row_of_scores_is_not_taken_for_one():
+def test_what_is_not_declared_is_plain_values():
     given = answer(per_row=floats(1, 2, 3), table=np.zeros((4, 3), dtype=np.float32))
     assert all("data" in shown for shown in document("m", given, READING)["outputs"].values())
     assert READING.scores("one", floats(1, 2, 3)) is not None
-    assert READING.scores("unknown", floats([1, 2, 3])) is not None
-    assert READING.scores("scores", np.array([[1, 2, 3]])) is None
+    assert READING.scores("unknown", floats([1, 2, 3])) is None
 
 
 def test_bars_are_shares_of_one_or_of_the_highest_score_in_eighths_of_a_character():
@@ -95,6 +96,7 @@ def test_programs_get_one_json_object():
             "scores": {
                 "shape": [1, 3],
                 "datatype": "FP32",
+                "kind": "classes",
                 "top_k": [
                     [
                         {"index": 1, "label": "dog", "value": 0.5},

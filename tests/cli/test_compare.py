@@ -12,8 +12,8 @@ from cli.http_servers import Request, answering
 from serve.cli.compare import FailCondition, measured
 from serve.core.errors import Invalid
 
-SAME = {"equal": 1.0, "max_abs": 0.0, "max_rel": 0.0, "cosine": 1.0, "top_1": 1.0}
-SAME |= {"infinite": False, "top_1_differs": [], "refused": ""}
+SAME = {"equal": 1.0, "max_abs": 0.0, "max_rel": 0.0, "cosine": 1.0, "agreement": 1.0}
+SAME |= {"infinite": False, "differing": [], "refused": ""}
 
 
 def output(value: float, **more: Any) -> dict[str, Any]:
@@ -136,6 +136,6 @@ def test_conditions_are_read_and_measured() -> None:
         FailCondition.parse("max_abs")
     infinite = SAME | {"max_abs": None, "infinite": True}
     assert FailCondition.parse("max_abs>1e300").finding("y", infinite)
-    assert measured(SAME | {"top_1": 0.5}, "agreement") == 0.5
-    assert measured(SAME | {"top_1": None, "equal": 0.25}, "agreement") == 0.25
+    assert measured(SAME | {"agreement": 0.5}, "agreement") == 0.5
+    assert measured(SAME | {"agreement": None, "equal": 0.25}, "agreement") == 0.25
     assert measured(SAME | {"cosine": None}, "cosine") is None

@@ -29,6 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained network as a SavedModel, rows to calibrate on, and its answers to others."""
     folder = tmp_path_factory.mktemp("digits")
     run(sys.executable, harness.ROOT / "examples/conversion/make.py", "digits", folder)
+    (folder / "savedmodel" / "labels.txt").write_text("\n".join(f"digit {n}" for n in range(10)))
     rows, answers = folder / "held_out.npz", folder / "answers.npy"
     run(sys.executable, "-c", ANSWER, folder / "savedmodel", rows, answers)
     return folder
@@ -90,3 +91,9 @@ def test_a_savedmodel_is_pushed_once_it_is_converted(
     assert shown["provenance"]["source"] == "savedmodel savedmodel"
     assert {"servegate", "tensorflow", "tf2onnx"} <= shown["provenance"]["tools"].keys()
     assert np.abs(found - expected[:20]).max() < 1e-5
+    classes = {"kind": "classes", "values": "probabilities", "labels": "labels.txt"}
+    assert shown["output_kinds"] == {"probabilities": classes}
+    np.save(made / "row.npy", x[:1])
+    ports = ("--url", f"http://{uploading.http}", "--admin-url", uploading.admin)
+    told = servegate("infer", "saved", "--input", f"x=@{made / 'row.npy'}", "--top-k", 1, *ports)
+    assert f"digit {expected[0].argmax()}" in told.stdout

@@ -111,7 +111,7 @@ def test_two_versions_are_compared_with_what_the_model_saw(up) -> None:
     tops = [side["outputs"][0]["top"][0][0]["label"] for side in one["sides"]]
     assert tops == ["below", "above"]
     difference = one["difference"]["scores"]
-    assert (difference["top_1_differs"], difference["top_1"]) == ([0], 0)
+    assert (difference["differing"], difference["agreement"]) == ([0], 0)
     assert difference["max_abs"] == pytest.approx(4 * 32 * 200 / 16)
     assert one["inputs"] == [
         {"name": "picture", "datatype": "FP32", "shape": [1, 8, 8, 1], "form": "image"}

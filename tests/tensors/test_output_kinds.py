@@ -21,7 +21,7 @@ F32 = np.float32
 
 
 def declared(**row: Any) -> DeclaredOutput:
-    return kinds_of({"y": row})["y"]
+    return parse_outputs({"outputs": {"y": row}})["y"]
 
 
 CLASSES = {"kind": "classes", "values": "logits"}
@@ -76,11 +76,11 @@ def test_a_kind_has_to_fit_the_data_type_and_the_shape() -> None:
         (BOXES, "FP32", (-1, 20, 4), "'scores' of output 'y' is 's'"),
     ):
         specs = {"y": TensorSpec("y", datatype, shape)}
-        found = check_outputs(kinds_of({"y": row}), specs, is_decoupled=False)
+        found = check_outputs({"y": declared(**row)}, specs, is_decoupled=False)
         assert bool(found) == bool(said), (row, found)
         assert not said or (said in found[0][0] and found[0][1]), (row, found)
     specs = {"z": TensorSpec("z", "FP32", (-1, 3))}
-    ((sentence, fix),) = check_outputs(kinds_of({"y": CLASSES}), specs, is_decoupled=False)
+    ((sentence, fix),) = check_outputs({"y": declared(**CLASSES)}, specs, is_decoupled=False)
     assert sentence == "'y' is not an output of the model" and fix == "use one of: z"
 
 
@@ -172,7 +172,7 @@ def test_rows_are_described_by_their_kind() -> None:
 
 def test_an_answer_of_other_sizes_than_declared_is_not_read_by_its_kind() -> None:
     specs = {"y": TensorSpec("y", "FP32", (-1, -1, -1))}
-    kinds = kinds_of({"y": {"kind": "boxes", "format": "xyxy"}, "z": CLASSES})
+    kinds = parse_outputs({"outputs": {"y": {"kind": "boxes", "format": "xyxy"}, "z": CLASSES}})
     assert list(fitting(kinds, {"y": np.zeros((1, 3, 4), F32)}, specs)) == ["y"]
     for shape in ((1, 3, 5), (1, 3)):
         assert not fitting(kinds, {"y": np.zeros(shape, F32)}, specs)
@@ -182,3 +182,22 @@ def test_boxes_without_as_many_scores_are_left_out() -> None:
     answer = {"y": np.zeros((1, 2, 4), F32), "s": np.array([[0.9]], F32), "c": np.zeros((1, 2))}
     (row,) = described("y", answer, declared(**BOXES), None)
     assert len(row["boxes"]) == 1
+
+
+def test_label_texts_alone_tell_that_an_output_holds_classes() -> None:
+    specs = {
+        "y": TensorSpec("y", "FP32", (-1, 3)),
+        "z": TensorSpec("z", "INT64", (-1,)),
+        "w": TensorSpec("w", "FP32", (-1, 3)),
+    }
+    recorded = {"w": {"kind": "embedding"}}
+    found = kinds_of(recorded, ["y", "z", "w", "gone"], specs)
+    assert {name: (one.kind, one.values) for name, one in found.items()} == {
+        "w": ("embedding", ""),
+        "y": ("classes", ""),
+        "z": ("classes", "indices"),
+    }
+    assert set(kinds_of({}, (), specs)) == set()
+    answer = {"y": np.array([[1, 5, 2]], F32)}
+    (row,) = described("y", answer, found["y"], specs["y"], labels=("a", "b"), k=1)
+    assert row == {"top": [{"index": 1, "label": "b", "value": 5.0}]}

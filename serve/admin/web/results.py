@@ -107,20 +107,18 @@ def verdict_of(one: Try) -> AgreementVerdict | None:
     for name, found in one.difference.items():
         if found.refused:
             return AgreementVerdict(False, f"{name} cannot be compared: {found.refused}")
-    differing = [name for name, found in one.difference.items() if found.top_1_differs]
-    if differing:
-        return AgreementVerdict(False, _disagreement(one, differing[0]))
+    for name, found in one.difference.items():
+        if found.differing:
+            is_classes = found.kind == "classes"
+            told = f"{name} differs in {_rows_of(found.differing)}"
+            return AgreementVerdict(False, _disagreement(one, name) if is_classes else told)
     if all(found.equal == 1 for found in one.difference.values()):
         return AgreementVerdict(True, "The outputs are identical")
-    declared = {name: one for name, one in one.difference.items() if one.agreement is not None}
-    for name, found in declared.items():
-        if found.differing:
-            return AgreementVerdict(False, f"{name} differs in {_rows_of(found.differing)}")
-    if len(declared) == len(one.difference):
-        return AgreementVerdict(True, "The outputs agree; the values differ")
-    if any(found.top_1 is not None for found in one.difference.values()):
+    if any(found.agreement is None and found.equal != 1 for found in one.difference.values()):
+        return AgreementVerdict(False, "The outputs differ")
+    if all(found.kind == "classes" for found in one.difference.values()):
         return AgreementVerdict(True, "Same top class; the values differ")
-    return AgreementVerdict(False, "The outputs differ")
+    return AgreementVerdict(True, "The outputs agree; the values differ")
 
 
 def _rows_of(rows: Sequence[int]) -> str:
@@ -130,7 +128,7 @@ def _rows_of(rows: Sequence[int]) -> str:
 
 def _disagreement(one: Try, name: str) -> str:
     found = one.difference[name] if one.difference else OutputDifference()
-    row = (found.top_1_differs or [0])[0]
+    row = next(iter(found.differing), 0)
     told = []
     for side in one.sides:
         line = next((line for line in side.outputs if line.name == name), None)

@@ -1,6 +1,7 @@
 """Sides: one version of an evaluation, its inputs made of rows, and its answers read.
 
-What an output says is its kind:
+What an output says is its kind. `outputs.json` tells it (`classes`, `number`, `text`; the other
+kinds hold no one label for each row, and are refused); without a declaration its rows do:
 
 | a row of the output                    | kind    | what is predicted                          |
 |----------------------------------------|---------|--------------------------------------------|
@@ -8,8 +9,8 @@ What an output says is its kind:
 | one float                              | numbers | the number                                 |
 | one text, whole number or truth value  | values  | it, as a text                              |
 
-The place of a class is told by its text where the version has label texts and the dataset's labels
-are such texts; otherwise by its number, and then the dataset's labels must be numbers.
+A class is told by its text where the version has label texts and the dataset's labels are such
+texts; otherwise by its number, and then the dataset's labels must be numbers.
 """
 
 import json
@@ -28,13 +29,20 @@ from serve.tensors import given_files as files
 from serve.tensors.datatypes import BYTES, Array, to_json
 from serve.tensors.input_forms import GivenInput, InputForm, Inputs, described, read_inputs
 from serve.tensors.metadata import Metadata, TensorSpec
+from serve.tensors.output_comparison import probabilities
+from serve.tensors.output_kinds import Declared, DeclaredOutput, kinds_of, row_shape
 
 _NEAR = 1e-2  # how far the sum of probabilities may be from 1
+_OPEN = ("", "indices")  # of classes: the data type and the shape tell what the values are
+_KINDS = {"classes": OutputKind.CLASSES, "number": OutputKind.NUMBERS, "text": OutputKind.VALUES}
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSide:
-    """One version, ready to be asked. `texts` name its classes; empty: their numbers do."""
+    """One version, ready to be asked. `texts` name its classes; empty: their numbers do.
+
+    `declared` is how its output is to be read; None if neither outputs.json nor labels tell.
+    """
 
     model: str
     version: int
@@ -43,6 +51,7 @@ class EvaluatedSide:
     kind: OutputKind
     preprocessing: Mapping[str, Any]
     texts: tuple[str, ...]
+    declared: DeclaredOutput | None = None
 
     def tensors(self, cells: Mapping[str, GivenInput], vector: Sequence[str]) -> Inputs:
         """A row as tensors; `Invalid` when it does not fit. `vector` as of the dataset."""
@@ -63,7 +72,7 @@ class EvaluatedSide:
 
     def label(self, text: str) -> str:
         """A label as predictions are told: `7` for `07` where classes are numbers."""
-        is_number = self.kind is OutputKind.CLASSES and not self.texts
+        is_number = (self.kind is OutputKind.CLASSES or self._has_indices) and not self.texts
         return str(int(text)) if is_number else text
 
     def told(self, outputs: Mapping[str, Array], rows: int, seconds: float) -> list[SideOutput]:
@@ -81,33 +90,45 @@ class EvaluatedSide:
 
     def _read(self, row: Array, milliseconds: float) -> SideOutput:
         if self.kind is OutputKind.CLASSES:
-            return self._class(row.astype(np.float64), milliseconds)
+            return self._class(row, milliseconds)
         if row.size != 1:
             raise Invalid(
                 f"output '{self.output.name}' has {row.size} values per row",
                 why="one value per row is expected",
             )
         value = to_json(row)[0]
+        if self._has_indices:
+            return SideOutput(self._told(int(value)), milliseconds=milliseconds)
         if self.kind is OutputKind.NUMBERS:
             if not math.isfinite(value):
                 raise Invalid(
                     f"output '{self.output.name}' is not finite", why=f"its value is {value}"
                 )
-            return SideOutput(repr(value), milliseconds=milliseconds)
+            return SideOutput(repr(float(value)), milliseconds=milliseconds)
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return SideOutput(text, milliseconds=milliseconds)
 
-    def _class(self, scores: Array, milliseconds: float) -> SideOutput:
+    @property
+    def _has_indices(self) -> bool:
+        return self.declared is not None and self.declared.values == "indices"
+
+    def _told(self, place: int) -> str:
+        return self.texts[place] if 0 <= place < len(self.texts) else str(place)
+
+    def _class(self, row: Array, milliseconds: float) -> SideOutput:
+        scores = row.astype(np.float64)
         if scores.size < 2 or not np.isfinite(scores).all():
             raise Invalid(
                 f"output '{self.output.name}' is not a row of scores",
                 why="a score is not finite" if scores.size > 1 else f"it has {scores.size} values",
             )
+        if self.declared is not None:
+            scores = probabilities(scores, self.declared)
         place = int(scores.argmax())
         score = float(scores[place])
         is_share = scores.min() >= 0 and abs(float(scores.sum()) - 1) <= _NEAR
-        text = self.texts[place] if place < len(self.texts) else str(place)
-        return SideOutput(text, score, min(score, 1.0) if is_share else None, milliseconds)
+        confidence = min(score, 1.0) if is_share else None
+        return SideOutput(self._told(place), score, confidence, milliseconds)
 
     def _named(
         self, cells: Mapping[str, GivenInput], vector: Sequence[str]
@@ -173,12 +194,14 @@ def side_of(
     labels: Collection[str],
 ) -> EvaluatedSide:
     """A side for a dataset whose labels are these; `Invalid` when they do not go together."""
-    spec = _output(model, metadata, recorded, output)
-    kind = _kind(spec)
+    declared = kinds_of(recorded.output_kinds, recorded.labels, metadata.outputs)
+    spec = _output(model, metadata, declared, output)
+    one = declared.get(spec.name)
+    kind = _kind(spec, one)
     texts: tuple[str, ...] = ()
-    if kind is OutputKind.CLASSES:
+    if kind is OutputKind.CLASSES or (one is not None and one.kind == "classes"):
         texts = _texts(model, version, tuple(recorded.labels.get(spec.name, ())), labels)
-        if not texts:
+        if not texts and kind is OutputKind.CLASSES:
             _check_range(spec, labels)
     elif kind is OutputKind.NUMBERS:
         for label in labels:
@@ -187,10 +210,11 @@ def side_of(
                     f"the label '{label}' is not a number",
                     why=f"output '{spec.name}' of model '{model}' is a single number",
                 )
-    return EvaluatedSide(model, version, metadata.inputs, spec, kind, recorded.preprocessing, texts)
+    steps = recorded.preprocessing
+    return EvaluatedSide(model, version, metadata.inputs, spec, kind, steps, texts, one)
 
 
-def _output(model: str, metadata: Metadata, recorded: RecordedDocuments, output: str) -> TensorSpec:
+def _output(model: str, metadata: Metadata, declared: Declared, output: str) -> TensorSpec:
     known = metadata.outputs
     if output:
         if output not in known:
@@ -199,11 +223,12 @@ def _output(model: str, metadata: Metadata, recorded: RecordedDocuments, output:
                 why=f"its outputs are {', '.join(known)}",
             )
         return known[output]
-    labelled = [name for name in recorded.labels if name in known]
-    for names in (list(known), labelled):
+    readable = [name for name in known if name not in declared or declared[name].kind in _KINDS]
+    classes = [name for name in known if name in declared and declared[name].kind == "classes"]
+    for names in (list(known), classes, readable):
         if len(names) == 1:
             return known[names[0]]
-    likely = [name for name in known if _kind(known[name]) is OutputKind.CLASSES] or list(known)
+    likely = [name for name in readable if _scored(known[name])] or list(known)
     raise Invalid(
         f"it is not clear which output of model '{model}' to evaluate",
         why=f"its outputs are {', '.join(known)}",
@@ -211,11 +236,31 @@ def _output(model: str, metadata: Metadata, recorded: RecordedDocuments, output:
     )
 
 
-def _kind(spec: TensorSpec) -> OutputKind:
+def _kind(spec: TensorSpec, declared: DeclaredOutput | None) -> OutputKind:
+    is_open = declared is not None and declared.kind == "classes" and declared.values in _OPEN
+    if declared is not None and not is_open:
+        kind = _KINDS.get(declared.kind)
+        if kind is None:
+            raise Invalid(
+                f"output '{spec.name}' cannot be evaluated",
+                why=f"outputs.json declares it as '{declared.kind}', which has no label per row",
+                try_this="choose another output with --output, or compare two versions with "
+                "`servegate compare`",
+            )
+        if kind is not OutputKind.CLASSES and math.prod(row_shape(spec)) > 1:
+            raise Invalid(
+                f"output '{spec.name}' cannot be evaluated",
+                why=f"a row has the shape {list(row_shape(spec))}, but one value is expected",
+            )
+        return kind
     if spec.datatype not in ("FP16", "BF16", "FP32", "FP64"):
         return OutputKind.VALUES
-    shape = spec.shape[1:] if spec.has_batch else spec.shape
-    return OutputKind.NUMBERS if math.prod(shape) == 1 else OutputKind.CLASSES
+    return OutputKind.CLASSES if _scored(spec) else OutputKind.NUMBERS
+
+
+def _scored(spec: TensorSpec) -> bool:
+    """Whether a row has several floats."""
+    return spec.datatype in ("FP16", "BF16", "FP32", "FP64") and math.prod(row_shape(spec)) != 1
 
 
 def _texts(

@@ -15,7 +15,6 @@ from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_comparison import agreement
 from serve.tensors.output_kinds import Declared, DeclaredOutput, fitting
 from serve.tensors.output_values import described, scored_rows
-from serve.tensors.scores import rows_of_scores
 
 MOST_VALUES = 1000  # elements of an output
 MOST_ROWS = 20  # whose highest scores are told
@@ -37,10 +36,12 @@ def output_line(
     array = outputs[name]
     cut = leading(array, MOST_VALUES)
     shown, is_short = _shortened(cut)
-    top = scored_rows(array, declared, spec, labels=labels, k=scores, most=MOST_ROWS)
+    top: list[list[Score]] | None = None
     rows: list[dict[str, Any]] = []
-    if declared is not None and top is None:
-        rows = described(name, outputs, declared, spec, labels=labels, most=MOST_ROWS)
+    if declared is not None:
+        top = scored_rows(array, declared, spec, labels=labels, k=scores, most=MOST_ROWS)
+        if top is None:
+            rows = described(name, outputs, declared, spec, labels=labels, most=MOST_ROWS)
     least, largest, mean = _range(array)
     return OutputLine(
         name=name,
@@ -66,7 +67,7 @@ def differences(
     """How two answers differ, output by output; what only one side has cannot be compared."""
     found, declared = {}, fitting(fitting(declared, a, specs), b, specs)
     for name in {**a, **b}:
-        found[name] = _differ(name, a.get(name), b.get(name), specs.get(name))
+        found[name] = _differ(name, a.get(name), b.get(name))
         if name in declared:
             found[name] = _by_kind(name, a, b, declared[name], specs.get(name), found[name])
     return found
@@ -85,17 +86,13 @@ def _by_kind(
         by_kind = agreement(name, a, b, declared, spec)
     except Invalid as error:
         return replace(found, kind=declared.kind, refused=error.why or error.what)
-    differing = list(by_kind.differing[:_MOST_DIFFERING])
-    is_classes = declared.kind == "classes"
     return replace(
         found,
         refused="",
         kind=by_kind.kind,
         agreement=by_kind.agreement,
-        differing=differing,
+        differing=list(by_kind.differing[:_MOST_DIFFERING]),
         measures={key: _number(value) for key, value in by_kind.measures.items()},
-        top_1=by_kind.agreement if is_classes else None,
-        top_1_differs=differing if is_classes else None,
     )
 
 
@@ -109,32 +106,20 @@ def leading(array: Array, most: int) -> Array:
     return array
 
 
-def _differ(
-    name: str, a: Array | None, b: Array | None, spec: TensorSpec | None
-) -> OutputDifference:
+def _differ(name: str, a: Array | None, b: Array | None) -> OutputDifference:
     if a is None or b is None:
         return OutputDifference(refused=f"only {'A' if b is None else 'B'} has this output")
     try:
         found = difference(a, b, name)
     except Invalid as error:
         return OutputDifference(refused=error.why or error.what)
-    rows = _other_winners(rows_of_scores(a, spec), rows_of_scores(b, spec))
     return OutputDifference(
         equal=found.equal,
         max_abs=_number(found.max_abs),
         max_rel=_number(found.max_rel),
         cosine=_number(found.cosine),
-        top_1=None if rows is None else 1 - len(rows) / max(len(a), 1),
         infinite=found.max_abs is not None and not math.isfinite(found.max_abs),
-        top_1_differs=None if rows is None else rows[:_MOST_DIFFERING],
     )
-
-
-def _other_winners(a: Array | None, b: Array | None) -> list[int] | None:
-    """The rows whose highest score is at another place; None for what is no scores."""
-    if a is None or b is None:
-        return None
-    return [int(row) for row in np.flatnonzero(a.argmax(axis=-1) != b.argmax(axis=-1))]
 
 
 def _top(row: Sequence[Score]) -> list[Top]:

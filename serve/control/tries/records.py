@@ -4,7 +4,7 @@ JSON has neither NaN nor infinities: None stands for them. Times of calls are se
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -61,8 +61,8 @@ class Top:
 class OutputLine:
     """One output. `values` are nested lists; `truncated`: some values are left out.
 
-    `top` has the highest scores of each of the first rows, and is empty if the output has no
-    scores. `min`, `max` and `mean` are over the finite values, and null for texts. `kind` is the
+    `top` has the highest classes of each of the first rows, and is empty if the output holds no
+    classes. `min`, `max` and `mean` are over the finite values, and null for texts. `kind` is the
     declared kind, or empty; `rows` describes the first rows by this kind.
     """
 
@@ -105,19 +105,16 @@ class OutputDifference:
     """The differences of an output between A and B; null if not calculated.
 
     `infinite`: `max_abs` is null because only one side has NaN or infinity at some place.
-    `top_1_differs` lists the first rows with a different top class. `refused` is the reason why the
-    outputs cannot be compared. For an output with a declared `kind`, `agreement` is the share of
-    rows that agree by this kind, `differing` lists the first others, and `measures` are those of
-    the kind.
+    `refused` is the reason why the outputs cannot be compared. For an output with a declared
+    `kind`, `agreement` is the share of rows that agree by this kind, `differing` lists the first
+    others, and `measures` are those of the kind.
     """
 
     equal: float | None = None
     max_abs: float | None = None
     max_rel: float | None = None
     cosine: float | None = None
-    top_1: float | None = None
     infinite: bool = False
-    top_1_differs: list[int] | None = None
     refused: str = ""
     kind: str = ""
     agreement: float | None = None
@@ -154,7 +151,7 @@ class Try:
                 "inputs": [InputLine(**one) for one in page["inputs"]],
                 "sides": [_side(one) for one in page["sides"]],
                 "difference": difference
-                and {name: OutputDifference(**one) for name, one in difference.items()},
+                and {name: _difference(one) for name, one in difference.items()},
             }
         )
 
@@ -163,8 +160,8 @@ class Try:
 class TryLine:
     """One run in a list. `versions` are in the order of the sides, empty for a failed side.
 
-    `agrees`: the outputs agree by their declared kinds; without a declaration, they have the same
-    top classes, or equal values if they have no scores; null if nothing was compared.
+    `agrees`: the outputs agree by their declared kinds; without a declaration, all values are
+    equal; null if nothing was compared.
     """
 
     id: str
@@ -190,8 +187,13 @@ def line_of(one: Try) -> TryLine:
 
 
 def _agrees(difference: OutputDifference) -> bool:
-    shares = (difference.agreement, difference.top_1, difference.equal)
-    return next((share for share in shares if share is not None), 0.0) == 1
+    share = difference.equal if difference.agreement is None else difference.agreement
+    return share == 1
+
+
+def _difference(page: Mapping[str, Any]) -> OutputDifference:
+    known = {one.name for one in fields(OutputDifference)}
+    return OutputDifference(**{name: value for name, value in page.items() if name in known})
 
 
 def _side(page: Mapping[str, Any]) -> TrySide:

@@ -75,7 +75,7 @@ class Sides:
         )
         steps = parse(document).inputs if document else {}
         pictures = {name: one for name, one in steps.items() if isinstance(one, ImageSteps)}
-        declared = kinds_of(recorded.output_kinds)
+        declared = kinds_of(recorded.output_kinds, recorded.labels, metadata.outputs)
         return PreparedSide(selector, candidates, metadata, inputs, pictures, declared)
 
     async def call(
@@ -144,14 +144,15 @@ def _lines(
     ask: TryRequest, ready: PreparedSide, answered: Answered, recorded: RecordedDocuments
 ) -> list[OutputLine]:
     specs = ready.metadata.outputs
-    declared = fitting(kinds_of(recorded.output_kinds), answered.outputs, specs)
+    declared = kinds_of(recorded.output_kinds, recorded.labels, specs)
+    readable = fitting(declared, answered.outputs, specs)
     return [
         output_line(
             name,
             answered.outputs,
             answered.datatypes[name],
             spec=specs.get(name),
-            declared=declared.get(name),
+            declared=readable.get(name),
             labels=recorded.labels.get(name, ()),
             scores=ask.top_k,
         )

@@ -17,6 +17,7 @@ from serve.conversion.report import GateStep, StepResult
 from serve.conversion.request import Precision
 
 _MOVES = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_SCALINGS = ("QuantizeLinear", "DequantizeLinear")
 _NAMES = {
     TensorProto.FLOAT: "fp32",
     TensorProto.FLOAT16: "fp16",
@@ -43,6 +44,18 @@ def contents(model: onnx.ModelProto) -> Mapping[str, Any]:
             "casts": facts.casts,
         }
     )
+
+
+def last_operators(model: onnx.ModelProto) -> Mapping[str, str]:
+    """The operator that makes the values of each output, before moves and scalings."""
+    sources = elements.producers(model.graph)
+    found = {}
+    for output in model.graph.output:
+        node = sources.get(output.name)
+        while node is not None and elements.is_standard(node, (*_MOVES, *_SCALINGS)):
+            node = sources.get(node.input[0])
+        found[output.name] = node.op_type if node is not None and not node.domain else ""
+    return MappingProxyType(found)
 
 
 def check_precision(model: onnx.ModelProto, wanted: Precision) -> StepResult:
@@ -79,7 +92,7 @@ class _Facts:
                 self.compute[_kind(node, types, sources)] += 1
             elif elements.is_standard(node, ("Cast",)):
                 self.casts += elements.attribute(node, "to") in _NAMES
-            elif elements.is_standard(node, ("QuantizeLinear", "DequantizeLinear")):
+            elif elements.is_standard(node, _SCALINGS):
                 self._add_scaling(node, sources, constants)
             for body in elements.bodies(node):
                 self.add(body, types)

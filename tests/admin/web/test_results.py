@@ -77,12 +77,16 @@ def test_values_become_lines_of_cells_that_are_cut_and_folded_when_they_are_many
     assert shown.is_cut and shown.is_folded
 
 
+def differs(equal: float, agreement: float, *rows: int) -> OutputDifference:
+    return OutputDifference(equal=equal, kind="classes", agreement=agreement, differing=list(rows))
+
+
 def test_the_difference_is_told_in_a_sentence() -> None:
     a, b = (side(output([], [(place, 0.9)])) for place in (3, 8))
     for difference, good, said in (
-        (OutputDifference(equal=1, top_1=1, top_1_differs=[]), True, "identical"),
-        (OutputDifference(equal=0.5, top_1=1, top_1_differs=[]), True, "Same top class"),
-        (OutputDifference(equal=0, top_1=0, top_1_differs=[0]), False, "class 3 (A), class"),
+        (OutputDifference(equal=1), True, "identical"),
+        (differs(0.5, 1.0), True, "Same top class"),
+        (differs(0, 0.0, 0), False, "class 3 (A), class"),
         (OutputDifference(equal=0.9), False, "The outputs differ"),
         (OutputDifference(refused="the shapes differ"), False, "cannot be compared: the shapes"),
     ):

@@ -18,7 +18,9 @@ from serve.tensors.metadata import Metadata, TensorSpec
 GREY = {"inputs": {"x": {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}}}
 
 
-def side(inputs=None, outputs=None, labels=("0", "1"), *, texts=(), output="", steps=None):
+def side(
+    inputs=None, outputs=None, labels=("0", "1"), *, texts=(), output="", steps=None, kinds=None
+):
     inputs = inputs or {"x": ("FP32", (-1, 2, 2, 1))}
     outputs = outputs or {"y": ("FP32", (-1, 3))}
     metadata = Metadata(
@@ -27,7 +29,8 @@ def side(inputs=None, outputs=None, labels=("0", "1"), *, texts=(), output="", s
             for each in (inputs, outputs)
         )
     )
-    recorded = RecordedDocuments(steps or {}, {"y": texts} if texts else {})
+    labelled = {"y": texts} if texts else {}
+    recorded = RecordedDocuments(steps or {}, labelled, output_kinds=kinds or {})
     return side_of("m", 1, metadata, recorded, output=output, labels=labels)
 
 
@@ -168,3 +171,31 @@ def test_of_several_outputs_those_that_can_hold_scores_are_proposed_as_options()
     with pytest.raises(Invalid) as refused:
         side(outputs=outputs)
     assert refused.value.try_this == "--output scores"
+
+
+def test_a_declared_output_is_evaluated_by_its_kind():
+    logits = {"y": {"kind": "classes", "values": "logits"}}
+    (told,) = side(kinds=logits).told({"y": np.array([[0.0, np.log(2), 0.0]])}, 1, 0.0)
+    assert (told.predicted, told.confidence) == ("1", pytest.approx(0.5))
+    indices = {"y": {"kind": "classes", "values": "indices"}}
+    chosen = side(
+        outputs={"y": ("INT64", (-1,))}, labels=("a", "b"), texts=("a", "b"), kinds=indices
+    )
+    assert chosen.told({"y": np.array([1])}, 1, 0.0)[0].predicted == "b"
+    numbers = {"y": {"kind": "number"}}
+    whole = side(outputs={"y": ("INT64", (-1,))}, kinds=numbers)
+    assert (whole.kind, whole.told({"y": np.array([3])}, 1, 0.0)[0].predicted) == (
+        OutputKind.NUMBERS,
+        "3.0",
+    )
+
+
+def test_an_output_whose_kind_has_no_label_is_refused_and_another_is_taken():
+    outputs = {"features": ("FP32", (-1, 64)), "y": ("FP32", (-1, 3))}
+    embedding = {"features": {"kind": "embedding"}}
+    assert side(outputs=outputs, kinds=embedding).output.name == "y"
+    with pytest.raises(Invalid, match="output 'features' cannot be evaluated") as caught:
+        side(outputs=outputs, output="features", kinds=embedding)
+    assert "'embedding'" in caught.value.why
+    with pytest.raises(Invalid, match="cannot be evaluated"):
+        side(kinds={"y": {"kind": "number"}})

@@ -11,6 +11,7 @@ from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_kinds import DeclaredOutput
 
 SPEC = TensorSpec("y", "FP32", (-1, 3))
+CLASSES = DeclaredOutput("classes")
 F32 = np.float32
 
 
@@ -26,7 +27,7 @@ def line(
 
 
 def test_scores_have_the_highest_of_each_row_with_labels() -> None:
-    found = line(np.array([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3]], F32))
+    found = line(np.array([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3]], F32), declared=CLASSES)
     tops = [[(one.index, one.label) for one in row] for row in found.top]
     assert tops == [[(1, "dog"), (2, "")], [(0, "cat"), (2, "")]]
     assert found.top[0][0].value == pytest.approx(0.7)
@@ -38,7 +39,7 @@ def test_scores_have_the_highest_of_each_row_with_labels() -> None:
 
 
 def test_rows_beyond_those_that_fit_are_left_out() -> None:
-    found = line(np.zeros((500, 3), F32))
+    found = line(np.zeros((500, 3), F32), declared=CLASSES)
     assert len(found.top) == MOST_ROWS
     assert found.truncated and len(found.values) == MOST_VALUES // 3
     assert found.shape == [500, 3]
@@ -55,7 +56,7 @@ def test_the_first_part_of_an_array_has_all_its_dimensions(shape: tuple[int, ...
 
 
 def test_numbers_that_json_does_not_have_become_null() -> None:
-    found = line(np.array([[np.nan, np.inf, 2]], F32))
+    found = line(np.array([[np.nan, np.inf, 2]], F32), declared=CLASSES)
     assert found.values == [[None, None, 2]]
     assert (found.min, found.max, found.mean) == (2, 2, 2)
     json.dumps([found.values, found.top[0][0].value], allow_nan=False)
@@ -71,10 +72,13 @@ def test_long_texts_are_cut() -> None:
 def test_differences_name_the_rows_whose_highest_score_is_elsewhere() -> None:
     a = {"y": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], F32)}
     b = {"y": np.array([[0.9, 0, 0], [1, 0, 0], [0, 0, 1]], F32)}
-    found = differences(a, b, {"y": SPEC}, {})["y"]
-    assert found.top_1_differs == [1]
-    assert (found.top_1, found.max_abs) == (pytest.approx(2 / 3), 1)
+    found = differences(a, b, {"y": SPEC}, {"y": CLASSES})["y"]
+    assert found.differing == [1]
+    assert (found.agreement, found.max_abs) == (pytest.approx(2 / 3), 1)
     assert not found.infinite
+    assert line(a["y"]).top == []
+    plain = differences(a, b, {"y": SPEC}, {})["y"]
+    assert (plain.equal, plain.agreement, plain.differing) == (pytest.approx(6 / 9), None, [])
 
 
 def test_an_infinite_difference_is_told_apart_from_an_unknown_one() -> None:
@@ -95,7 +99,7 @@ def test_what_cannot_be_compared_says_why() -> None:
 def test_texts_differ_in_their_share_of_equal_ones() -> None:
     a, b = (np.array(each, dtype=object) for each in ([b"x", b"y"], [b"x", b"z"]))
     found = differences({"y": a}, {"y": b}, {}, {})["y"]
-    assert (found.equal, found.max_abs, found.top_1, found.top_1_differs) == (0.5, None, None, None)
+    assert (found.equal, found.max_abs, found.agreement, found.differing) == (0.5, None, None, [])
 
 
 def test_a_declared_output_is_read_and_compared_by_its_kind() -> None:
@@ -107,5 +111,5 @@ def test_a_declared_output_is_read_and_compared_by_its_kind() -> None:
     assert sum(one.value for one in found.top[0]) < 1
     a, b = {"y": np.array([[1, 0, 0]], F32)}, {"y": np.array([[0, 1, 0]], F32)}
     differs = differences(a, b, {"y": SPEC}, {"y": embedding})["y"]
-    assert (differs.agreement, differs.differing, differs.top_1) == (0.0, [0], None)
+    assert (differs.agreement, differs.differing) == (0.0, [0])
     assert differs.measures == {"cosine": 0.0, "min_cosine": 0.0}

@@ -13,6 +13,7 @@ from PIL import Image
 from trying_desk import ROW, Desk, ask, metadata
 
 from serve.control.tries.messages import unpack
+from serve.control.tries.records import Try
 from serve.control.tries.requests import Offered
 from serve.control.tries.storage import KEPT
 from serve.core.errors import BadRequest, Invalid, NotFound, Unavailable, UnknownModel
@@ -44,7 +45,10 @@ async def test_both_sides_get_the_same_input_and_what_they_answer_is_compared(
     assert one.notes == []
     assert await desk.desk.shelf.get(one.id) == one
     (line,) = await desk.desk.shelf.all(model="m", limit=9)
-    assert (line.id, line.versions, line.agrees) == (one.id, ["1", "2"], True)
+    assert (line.id, line.versions, line.agrees) == (one.id, ["1", "2"], False)
+    page = one.to_json()
+    page["difference"]["y"] |= {"top_1": 1.0, "top_1_differs": []}  # of an earlier release
+    assert Try.from_json(page) == one
     assert await desk.desk.shelf.all(model="other", limit=9) == []
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from serve.conversion.graphs.contents import check_precision, contents
+from serve.conversion.graphs.contents import check_precision, contents, last_operators
 from serve.conversion.report import GateStep
 from serve.conversion.request import Precision
 
@@ -88,3 +88,9 @@ def test_products_in_bodies_count(kind):
     )
     word = "fp16" if kind == TensorProto.FLOAT16 else "fp32"
     assert contents(made)["compute"] == {word: 2}
+
+
+def test_the_operator_that_makes_an_output_is_found_behind_moves():
+    made = model([node("Softmax", "x", "s"), *pair("s"), node("Identity", "s_dq", "y")])
+    assert last_operators(made) == {"y": "Softmax"}
+    assert last_operators(model([node("Identity", "x", "y")])) == {"y": ""}
