@@ -1,9 +1,9 @@
 """Calls to the data ports, over HTTP or gRPC: which version answered, why, and how fast."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from serve.cli.asked import ModelReference
 from serve.core.calls import Verb
@@ -30,14 +30,8 @@ class Answer:
     milliseconds: float
 
 
-class DataPortCaller(Protocol):
-    """One way to the data port; a context manager that keeps its connection."""
-
-    def infer(
-        self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
-    ) -> Answer:
-        """One call. Raises what the gateway answers instead of a reply."""
-        ...
+InferCall = Callable[[ModelReference, Mapping[str, Array], Mapping[str, str]], Answer]
+"""One call, with inputs and their datatypes. Raises what the gateway answers instead of a reply."""
 
 
 class HttpCaller:
@@ -79,7 +73,7 @@ class HttpCaller:
     def infer(
         self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
     ) -> Answer:
-        """See `DataPortCaller`."""
+        """See `InferCall`."""
         request = codec.http_request(inputs, datatypes)
         begun = time.perf_counter()
         path = f"{model_path(asked.model, asked.selector)}/infer"
@@ -137,7 +131,7 @@ class GrpcCaller:
     def infer(
         self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
     ) -> Answer:
-        """See `DataPortCaller`."""
+        """See `InferCall`."""
         message = codec.grpc_request(
             asked.model, inputs, version=asked.selector, datatypes=datatypes
         )
@@ -150,6 +144,24 @@ class GrpcCaller:
         milliseconds = (time.perf_counter() - begun) * 1000
         decision = data_answers.metadata_value(call.trailing_metadata(), data_answers.DECISION)
         return _answer(codec.read_grpc_reply(body), decision, milliseconds)
+
+    def stream(
+        self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
+    ) -> Answer:
+        """One call of a decoupled model: all its responses, as one answer."""
+        message = codec.grpc_request(
+            asked.model, inputs, version=asked.selector, datatypes=datatypes
+        )
+        method = self._channel.stream_stream(kserve_grpc.method_of(Verb.STREAM))
+        begun = time.perf_counter()
+        try:
+            call = method(iter([message]), self._timeout, self._metadata)
+            bodies = list(call)
+        except self._error as error:
+            raise data_answers.grpc_error(error) from error
+        milliseconds = (time.perf_counter() - begun) * 1000
+        decision = data_answers.metadata_value(call.trailing_metadata(), data_answers.DECISION)
+        return _answer(codec.read_grpc_stream(bodies), decision, milliseconds)
 
 
 def _channel(grpc: Any, target: str, *, secure: bool) -> Any:

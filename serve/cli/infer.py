@@ -16,7 +16,7 @@ from serve.core.errors import ServegateError
 
 if TYPE_CHECKING:
     from serve.cli.answers import AnswerLine, CallTally
-    from serve.cli.callers import Answer, DataPortCaller
+    from serve.cli.callers import Answer, InferCall
     from serve.cli.inputs import Inputs
     from serve.tensors.metadata import TensorSpec
 
@@ -67,7 +67,7 @@ def infer(
     Example: servegate infer digits:candidate --input @request.json --json
     """
     from serve.cli import answers, callers
-    from serve.tensors.output_kinds import fitting, kinds_of
+    from serve.tensors.output_kinds import fitting, has_stream, kinds_of, parse_outputs
 
     asked = parse_asked(name)
     key = api_key(key_file)
@@ -78,11 +78,13 @@ def infer(
     with callers.HttpCaller(http_url, key=key) as http:
         metadata = http.metadata(asked)
         ready = _read(inputs or [], asked, metadata.inputs, recorded, batch)
-        if grpc:
+        is_stream = has_stream(parse_outputs({"outputs": recorded.asked_kinds(asked)}))
+        if grpc or is_stream:
             with callers.GrpcCaller(grpc_target, key=key) as caller:
-                answer, tally = _call(caller, asked, ready, repeat)
+                call = caller.stream if is_stream else caller.infer
+                answer, tally = _call(call, asked, ready, repeat)
         else:
-            answer, tally = _call(http, asked, ready, repeat)
+            answer, tally = _call(http.infer, asked, ready, repeat)
     specs, labels = metadata.outputs, recorded.labels()
     declared = kinds_of(recorded.output_kinds(answer.version), labels, specs)
     readable = fitting(declared, answer.reply.outputs, specs)
@@ -118,6 +120,18 @@ class RecordedModel:
             return {}
         return found
 
+    def asked_kinds(self, asked: ModelReference) -> Mapping[str, Any]:
+        """The same of the version that is most likely to answer."""
+        try:
+            detail = self._read()
+        except ServegateError:
+            return {}
+        shares: Mapping[str, float] = detail.get("split") or {}
+        likely = max(shares, key=lambda version: shares[version], default="")
+        labels: Mapping[str, int] = detail.get("labels") or {}
+        found = asked.selector if asked.selector.isdigit() else labels.get(asked.selector)
+        return self.output_kinds(str(found or likely))
+
     def output_kinds(self, version: str) -> Mapping[str, Any]:
         """How a version says that its outputs are to be read; nothing where that is not known."""
         path = f"/api/models/{segment(self._model)}/versions/{segment(version)}/configuration"
@@ -152,14 +166,14 @@ def _read(
 
 
 def _call(
-    caller: "DataPortCaller", asked: ModelReference, ready: "Inputs", times: int
+    call: "InferCall", asked: ModelReference, ready: "Inputs", times: int
 ) -> "tuple[Answer, CallTally]":
     """The same call `times` times: the last answer, and a tally of all."""
     from serve.cli.answers import CallTally
 
     calls = []
     for _ in range(times):
-        answer = caller.infer(asked, ready.tensors, ready.datatypes)
+        answer = call(asked, ready.tensors, ready.datatypes)
         calls.append((answer.version, answer.milliseconds))
     return answer, CallTally.of(calls)
 

@@ -36,7 +36,7 @@ from serve.wire.data_answers import model_path
 if TYPE_CHECKING:
     import aiohttp
 
-HTTP, GRPC = "http", "grpc"
+HTTP, GRPC, STREAM = "http", "grpc", "stream"
 _CONNECT = 5.0  # seconds
 _ASKED = 10.0  # seconds for metadata, statistics and metrics
 _OPTIONS = (
@@ -118,12 +118,15 @@ class GatewayClient:
         via: str = HTTP,
         timeout: float = 60.0,  # noqa: ASYNC109 - it goes to the clients
     ) -> Answered:
-        """One call; `selector` is empty, a number or a label, `via` is `http` or `grpc`.
+        """One call; `selector` is empty, a number or a label, `via` is `http`, `grpc` or `stream`.
+
+        A `stream` is one over gRPC, whose responses are joined.
 
         Raises what the gateway answers instead, in its own words; `Unavailable` when it is not
         reached, `OutcomeUnknown` when it broke off, `DeadlineExceeded` after `timeout` seconds.
         """
-        call = self._infer_grpc if via == GRPC else self._infer_http
+        calls = {HTTP: self._infer_http, GRPC: self._infer_grpc, STREAM: self._infer_stream}
+        call = calls[via]
         reply, decision, seconds = await call(model, selector, inputs, datatypes, timeout)
         decided = data_answers.read_decision(decision)
         return Answered(
@@ -266,6 +269,30 @@ class GatewayClient:
             raise data_answers.grpc_error(error) from error
         seconds = time.perf_counter() - begun
         reply = await asyncio.to_thread(codec.read_grpc_reply, body)
+        return reply, data_answers.metadata_value(told, data_answers.DECISION), seconds
+
+    async def _infer_stream(
+        self,
+        model: str,
+        selector: str,
+        inputs: Mapping[str, Array],
+        datatypes: Mapping[str, str],
+        within: float,
+    ) -> tuple[InferReply, str, float]:
+        message = await asyncio.to_thread(
+            codec.grpc_request, model, inputs, version=selector, datatypes=datatypes
+        )
+        method = self._connected().stream_stream(kserve_grpc.method_of(Verb.STREAM))
+        begun = time.perf_counter()
+        try:
+            shown = data_answers.shown(self._key())
+            call = method(iter([message]), timeout=within, metadata=shown)
+            bodies = [body async for body in call]
+            told = await call.trailing_metadata()
+        except grpc.aio.AioRpcError as error:
+            raise data_answers.grpc_error(error) from error
+        seconds = time.perf_counter() - begun
+        reply = await asyncio.to_thread(codec.read_grpc_stream, bodies)
         return reply, data_answers.metadata_value(told, data_answers.DECISION), seconds
 
     def _connected(self) -> Any:

@@ -8,13 +8,16 @@ Source: Triton's binary tensor data extension, and `grpc_service.proto`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from serve.core.errors import Invalid, ServegateError
+import numpy as np
+
+from serve.core.errors import Invalid, ServegateError, TritonFailed
 from serve.tensors.datatypes import Array, Shape, datatype_of, from_json, from_raw, to_raw
+from serve.wire import protobuf
 
 HEAD_LENGTH_HEADER = "Inference-Header-Content-Length"
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -155,6 +158,39 @@ def read_grpc_reply(body: bytes) -> InferReply:
         except Invalid as error:
             raise _broken(str(error)) from error
     return _reply(message.model_name, message.model_version, outputs, datatypes)
+
+
+def read_grpc_stream(bodies: Sequence[bytes]) -> InferReply:
+    """The serialized `ModelStreamInferResponse`s to one request, as one reply.
+
+    The parts of an output are joined along its last axis. `TritonFailed` for an error in the
+    stream, `MalformedReply` if something is broken.
+    """
+    replies = []
+    for body in bodies:
+        try:
+            fields = dict(protobuf.fields(body))
+        except ValueError as error:
+            raise _broken(f"it is not a ModelStreamInferResponse: {error}") from error
+        if sentence := fields.get(1):
+            raise TritonFailed(bytes(sentence).decode("utf-8", "replace"))
+        replies.append(read_grpc_reply(bytes(fields.get(2, b""))))
+    if not replies:
+        raise _broken("the stream ended without a response")
+    outputs: dict[str, list[Array]] = {}
+    for reply in replies:
+        for name, array in reply.outputs.items():
+            outputs.setdefault(name, []).append(array)
+    datatypes = {name: kind for reply in replies for name, kind in reply.datatypes.items()}
+    joined = {name: _joined(parts) for name, parts in outputs.items()}
+    return _reply(replies[0].model, replies[0].version, joined, datatypes)
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    """All parts, or the last one of what cannot be joined."""
+    shapes = {part.shape[:-1] for part in parts}
+    can_be = len(shapes) == 1 and parts[0].ndim > 0
+    return np.concatenate(parts, axis=-1) if can_be else parts[-1]
 
 
 def _reply(

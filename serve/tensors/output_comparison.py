@@ -140,17 +140,17 @@ def _embedding(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
 
 
 def _text(a: Array, b: Array, declared: DeclaredOutput) -> _Row:
-    left, right = joined_text(a), joined_text(b)
+    left, right = joined_text(a, declared), joined_text(b, declared)
     if left == right:
         return True, {"equal": 1.0, "similarity": 1.0}
     matcher = difflib.SequenceMatcher(None, left[:_LONGEST], right[:_LONGEST], autojunk=False)
     return False, {"equal": 0.0, "similarity": matcher.ratio()}
 
 
-def joined_text(texts: Array) -> str:
-    """The texts of an output, one per line."""
+def joined_text(texts: Array, declared: DeclaredOutput) -> str:
+    """The texts of an output, one per line; those of a stream are parts of one text."""
     elements = np.asarray(texts, dtype=object).ravel().tolist()
-    return "\n".join(
+    return ("" if declared.kind == "stream" else "\n").join(
         one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in elements
     )
 

@@ -17,7 +17,8 @@
 |              |                                   | `scores`, `classes`: outputs of n values;     |
 |              |                                   | `threshold` (0.5), a score; `labels`          |
 | `embedding`  | a vector                          |                                               |
-| `stream`     | BYTES, of a decoupled model       |                                               |
+| `stream`     | BYTES, of a decoupled model, in   |                                               |
+|              | parts: they make one text         |                                               |
 
 A row is what the output holds for one row of the batch, or all of it where there are no batches.
 """
@@ -159,6 +160,11 @@ def check_outputs(
                 known = ", ".join(outputs)
                 found.append((f"'{key}' of output '{name}' is '{other}'", f"use one of: {known}"))
     return found
+
+
+def has_stream(declared: Declared) -> bool:
+    """Whether an output comes in parts, so that only a gRPC stream has all of them."""
+    return any(one.kind == "stream" for one in declared.values())
 
 
 def row_shape(spec: TensorSpec) -> tuple[int, ...]:

@@ -121,7 +121,7 @@ def _row(row: Array, declared: DeclaredOutput, labels: Sequence[str]) -> dict[st
     if kind == "number":
         return {"values": _numbers(row), "unit": declared.unit}
     if kind in ("text", "stream"):
-        return {"text": joined_text(row)[:_LONGEST]}
+        return {"text": joined_text(row, declared)[:_LONGEST]}
     if kind == "image":
         return _size(row, declared.layout) | {"channels": _channels(row, declared.layout)}
     if kind == "mask":

@@ -34,13 +34,14 @@ def main() -> None:
         method = pool.FindServiceByName(service).methods_by_name[name]
         request = message_factory.GetMessageClass(method.input_type)()
         json_format.Parse(text, request, descriptor_pool=pool)
-        call = channel.unary_unary(f"/{asked.method}")
+        call = channel.stream_stream(f"/{asked.method}")
         try:
-            answer = call(request.SerializeToString(), 60, headers)
+            answers = list(call(iter([request.SerializeToString()]), 60, headers))
         except grpc.RpcError as error:
             sys.exit(f"ERROR:\n  Code: {error.code().name}\n  Message: {error.details()}")
-    told = message_factory.GetMessageClass(method.output_type).FromString(answer)
-    print(json_format.MessageToJson(told, descriptor_pool=pool))
+    for answer in answers:
+        told = message_factory.GetMessageClass(method.output_type).FromString(answer)
+        print(json_format.MessageToJson(told, descriptor_pool=pool))
 
 
 def described(

@@ -1,15 +1,41 @@
 """Versions that declare how their outputs are to be read: pushed, called, compared, and refused."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import repositories
 from harness import request
 from onnx import TensorProto, helper
 from pushing import pushed, servegate, source
+from trying_scene import Shell
 
+STREAMING = """
+import numpy as np
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            words = pb.get_input_tensor_by_name(request, "x").as_numpy().ravel()
+            for word in words:
+                part = np.array([word.decode() + {end!r}], object)
+                sender.send(pb.InferenceResponse([pb.Tensor("text", part)]))
+            sender.send(flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+STREAMED = """
+backend: "python"
+max_batch_size: 0
+model_transaction_policy { decoupled: true }
+input [{ name: "x" data_type: TYPE_STRING dims: [ -1 ] }]
+output [{ name: "text" data_type: TYPE_STRING dims: [ 1 ] }]
+instance_group [{ kind: KIND_CPU }]
+version_policy { all {} }
+"""
 OUTPUTS: dict[str, tuple[str, int, list[int], dict[str, Any]]] = {
     "scores": ("FP32", TensorProto.FLOAT, [4], {"kind": "classes", "values": "logits"}),
     "species": ("INT64", TensorProto.INT64, [1], {"kind": "classes", "values": "indices"}),
@@ -118,6 +144,51 @@ def test_outputs_are_shown_and_compared_as_the_version_declares(uploading, tmp_p
     same = {"species": 1.0, "tags": 1.0}
     assert found == {name: same.get(name, 0.0) for name in OUTPUTS}, made["difference"]
     assert made["difference"]["vector"]["measures"]["cosine"] < 0.99
+
+
+def streaming(where: Path) -> None:
+    """A decoupled model in two versions that answer with one word after the other."""
+    for number, end in enumerate((". ", "! "), 1):
+        (where / str(number)).mkdir(parents=True)
+        (where / str(number) / "model.py").write_text(STREAMING.format(end=end))
+    (where / "config.pbtxt").write_text(STREAMED)
+    (where / "outputs.json").write_text(json.dumps({"outputs": {"text": {"kind": "stream"}}}))
+
+
+@pytest.mark.triton
+def test_the_parts_of_a_stream_are_one_text(gateway, tmp_path: Path) -> None:
+    streaming(tmp_path / "new" / "streamed")
+    repositories.serve(gateway, tmp_path / "new")
+    gateway.put("/api/models/streamed/labels/b", {"version": 2})
+    (tmp_path / "x.json").write_text('["one", "two"]')
+    where = ("--url", f"http://{gateway.http}", "--admin-url", gateway.admin)
+    where += ("--grpc-url", gateway.grpc)
+    for asked, text in (("streamed@1", "one. two. "), ("streamed:b", "one! two! ")):
+        said = servegate("infer", asked, "--input", f"x=@{tmp_path / 'x.json'}", "--json", *where)
+        assert said.returncode == 0, said.stderr
+        page = json.loads(said.stdout)
+        assert page["outputs"]["text"]["rows"] == [{"text": text}]
+        assert page["version"] == (1 if asked.endswith("1") else 2)
+    data = base64.b64encode((tmp_path / "x.json").read_bytes()).decode()
+    body = {"model": "streamed", "a": "1", "b": "2"}
+    body |= {"inputs": {"x": {"form": "json", "data": data, "name": "x.json"}}}
+    status, made = request(f"{gateway.admin}/api/tries", "POST", body)
+    assert status == 201 and [side["error"] for side in made["sides"]] == [None, None], made
+    texts = [side["outputs"][0]["rows"][0]["text"] for side in made["sides"]]
+    assert texts == ["one. two. ", "one! two! "]
+    found = made["difference"]["text"]
+    assert (found["agreement"], made["via"]) == (0.0, "stream")
+    assert 0.7 < found["measures"]["similarity"] < 1
+    told = {
+        one["language"]: one["text"]
+        for one in gateway.get(f"/api/tries/{made['id']}/snippets?side=a")
+    }
+    assert set(told) == {"python", "grpcurl"}
+    shell = Shell(tmp_path)
+    assert shell.run("python", told["python"]).split() == [
+        *("text", "[b'one.", "']", "text", "[b'two.", "']")
+    ]
+    assert shell.run("grpcurl", told["grpcurl"]).count("rawOutputContents") == 2
 
 
 @pytest.mark.triton

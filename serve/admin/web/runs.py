@@ -29,7 +29,7 @@ async def show(identity: str, visit: Visiting) -> Response:
     """One try."""
     one = await api.show_try(identity, visit.control)
     sides = [f"{side.side}={quote(side.asked, safe='')}" for side in one.sides]
-    query = "&".join([*sides, f"via={one.via}", f"run={one.id}"])
+    query = "&".join([*sides, f"via={'http' if one.via == 'http' else 'grpc'}", f"run={one.id}"])
     again = f"/try/{segment(one.model)}?{query}"
     return page(visit, "run.html", again=again, **await result_values(visit, one))
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from serve.control.gateway import GRPC, GatewayAddress
+from serve.control.gateway import HTTP, STREAM, GatewayAddress
 from serve.control.tries.messages import (
     Datatypes,
     Tensors,
@@ -77,12 +77,13 @@ class Sent:
 
 def snippets(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> list[Snippet]:
     """All of them, for one side of a try."""
-    via = "gRPC" if one.via == GRPC else "HTTP"
-    return [
+    via = "HTTP" if one.via == HTTP else "gRPC"
+    found = [
         Snippet("curl", "curl", _curl(one, side, sent, reach)),
         Snippet("python", f"Python, tritonclient over {via}", _python(one, side, sent, reach)),
         Snippet("grpcurl", "grpcurl", _grpcurl(one, side, sent, reach)),
     ]
+    return found if one.via != STREAM else found[1:]  # HTTP has no streams of tensors
 
 
 def _curl(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> str:
@@ -107,7 +108,8 @@ def _grpcurl(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> str:
     is_secure = target.startswith("https://")
     words = ["grpcurl", *([] if is_secure else ["-plaintext"])]
     words += [f"-max-msg-sz {_LARGEST_MESSAGE}", *([_KEY] if reach.shows_key else [])]
-    last = [shlex.quote(target.rpartition("://")[2]), "inference.GRPCInferenceService/ModelInfer"]
+    method = "ModelStreamInfer" if one.via == STREAM else "ModelInfer"
+    last = [shlex.quote(target.rpartition("://")[2]), f"inference.GRPCInferenceService/{method}"]
     text = _inline(lambda t, d: grpc_json(one.model, side.asked, t, d), sent)
     if text:
         return " \\\n  ".join([*words, f"-d {shlex.quote(text)}", *last])
@@ -115,7 +117,7 @@ def _grpcurl(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> str:
 
 
 def _python(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> str:
-    is_grpc = one.via == GRPC
+    is_grpc = one.via != HTTP
     target = reach.place.grpc_target if is_grpc else reach.place.http_url
     arrays = {name: _literal(array, sent.datatypes[name]) for name, array in sent.tensors.items()}
     is_inline = all(arrays.values()) and sum(map(len, arrays.values())) <= INLINE
@@ -142,10 +144,25 @@ def _python(one: Try, side: TrySide, sent: Sent, reach: GatewayPorts) -> str:
         body += [f"tensor = {arrays[name] if is_inline else fetched}"]
         body += [f"inputs.append(triton.InferInput({name!r}, tensor.shape, {datatype!r}))"]
         body += ["inputs[-1].set_data_from_numpy(tensor)"]
-    asked = f"{one.model!r}, inputs, model_version={side.asked!r}, headers={headers}"
-    body += [f"result = client.infer({asked})"]
-    body += [f"print({line.name!r}, result.as_numpy({line.name!r}))" for line in side.outputs]
-    return "\n".join([*body, *([] if side.outputs else ["print(result.get_response())"]), ""])
+    asked = f"{one.model!r}, inputs, model_version={side.asked!r}"
+    shown = [f"print({line.name!r}, result.as_numpy({line.name!r}))" for line in side.outputs]
+    shown = shown or ["print(result.get_response())"]
+    if one.via == STREAM:
+        body += [
+            "",
+            "",
+            "def show(result, error):",
+            *(f"    {line}" for line in _raised(shown)),
+            "",
+        ]
+        body += ["", f"client.start_stream(show, headers={headers})"]
+        body += [f"client.async_stream_infer({asked})", "client.stop_stream()", ""]
+        return "\n".join(body)
+    return "\n".join([*body, f"result = client.infer({asked}, headers={headers})", *shown, ""])
+
+
+def _raised(shown: Sequence[str]) -> Sequence[str]:
+    return ["if error:", "    print(error)", "    return", *shown]
 
 
 def _literal(array: Array, datatype: str) -> str:

@@ -8,11 +8,12 @@ another tensor.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from serve.control.artifacts.objects import Objects
-from serve.control.gateway import Answered
+from serve.control.gateway import STREAM, Answered
 from serve.control.tries.examples import Examples
 from serve.control.tries.messages import Datatypes, Tensors, pack
 from serve.control.tries.outputs import differences
@@ -25,6 +26,7 @@ from serve.core.errors import Invalid, ServegateError
 from serve.tensors.archive import write_archive
 from serve.tensors.contracts import MOST_BYTES
 from serve.tensors.input_forms import GivenInput, InputForm
+from serve.tensors.output_kinds import has_stream
 
 SIDES = ("a", "b")
 _AT_ONCE = 4  # tries that are under way at one moment
@@ -66,6 +68,8 @@ class Tries:
             ready = [
                 await self._prepared(ask, side, given, seed) for side in SIDES[: len(ask.selectors)]
             ]
+            if any(isinstance(one, PreparedSide) and has_stream(one.declared) for one in ready):
+                ask = replace(ask, via=STREAM)
             called = [
                 await self._called(ask, side, one) for side, one in zip(SIDES, ready, strict=False)
             ]
