@@ -2,6 +2,7 @@
 
 import base64
 import json
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import repositories
 from harness import request
 from onnx import TensorProto, helper
+from PIL import Image
 from pushing import pushed, servegate, source
 from trying_scene import Shell
 
@@ -144,6 +146,11 @@ def test_outputs_are_shown_and_compared_as_the_version_declares(uploading, tmp_p
     same = {"species": 1.0, "tags": 1.0}
     assert found == {name: same.get(name, 0.0) for name in OUTPUTS}, made["difference"]
     assert made["difference"]["vector"]["measures"]["cosine"] < 0.99
+    drawn = {one["name"] for one in made["sides"][1]["outputs"] if one["preview"]}
+    assert drawn == {"picture", "segments"}
+    path = f"{uploading.admin}/api/tries/{made['id']}/outputs/picture.png?side=b"
+    with urllib.request.urlopen(path) as answer, Image.open(answer) as seen:
+        assert seen.size == (256, 256) and seen.getpixel((0, 0)) == round(1.3 * 255 / 4)
 
 
 def streaming(where: Path) -> None:

@@ -145,6 +145,20 @@ async def show_input(
     return Response(data, media_type="image/png", headers=_NOSNIFF)
 
 
+@router.get(
+    _PATH + "/outputs/{name:path}.png",
+    summary="Show an output as a picture",
+    response_class=Response,
+    responses=_PNG,
+)
+async def show_output(
+    identity: Identity, name: str, control: InControl, side: SideName = "a"
+) -> Response:
+    """Returns the first row of an image, of a mask or of boxes."""
+    data = await control.tries.shelf.drawing(identity, name, side)
+    return Response(data, media_type="image/png", headers=_NOSNIFF)
+
+
 @router.get(_PATH + "/request.json", summary="Get the request as JSON", responses=_UNKNOWN)
 async def fetch_request(
     identity: Identity,

@@ -24,19 +24,30 @@ def is_picture(array: Array, steps: ImageSteps | None) -> bool:
 
 def png(array: Array, steps: ImageSteps | None) -> bytes | None:
     """The first row as a PNG file, None for what is no picture; enlarged if small."""
+    image = picture(array, steps)
+    if image is None:
+        return None
+    file = io.BytesIO()
+    enlarged(image).save(file, "PNG")
+    return file.getvalue()
+
+
+def picture(array: Array, steps: ImageSteps | None) -> Image.Image | None:
+    """The first row, a pixel for each element; None for what is no picture."""
     pixels = _pixels(array, steps)
     if pixels is None:
         return None
     grey = pixels.shape[-1] == 1
-    image = Image.fromarray(pixels[..., 0] if grey else pixels, "L" if grey else "RGB")
+    return Image.fromarray(pixels[..., 0] if grey else pixels, "L" if grey else "RGB")
+
+
+def enlarged(image: Image.Image) -> Image.Image:
+    """A size that people can look at: small ones in whole steps, large ones reduced."""
+    image = image.copy()
     image.thumbnail((_LARGEST, _LARGEST))
-    factor = _SMALL // max(image.size)
-    if factor > 1:
-        size = (image.width * factor, image.height * factor)
-        image = image.resize(size, Image.Resampling.NEAREST)
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
+    factor = max(_SMALL // max(image.size), 1)
+    size = (image.width * factor, image.height * factor)
+    return image.resize(size, Image.Resampling.NEAREST)
 
 
 def _pixels(array: Array, steps: ImageSteps | None) -> Array | None:

@@ -63,7 +63,8 @@ class OutputLine:
 
     `top` has the highest classes of each of the first rows, and is empty if the output holds no
     classes. `min`, `max` and `mean` are over the finite values, and null for texts. `kind` is the
-    declared kind, or empty; `rows` describes the first rows by this kind.
+    declared kind, or empty; `rows` describes the first rows by this kind. `preview`: a picture of
+    the first row is available.
     """
 
     name: str
@@ -77,6 +78,7 @@ class OutputLine:
     mean: float | None
     kind: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list)
+    preview: bool = False
 
 
 @dataclass(frozen=True, slots=True)

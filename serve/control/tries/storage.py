@@ -30,12 +30,13 @@ _ID = re.compile(r"^[0-9a-f]{12,40}\Z")
 class TryFiles:
     """The bytes beside a try. `inputs` and `outputs` by side, packed; pictures by side and input.
 
-    `given` is what people gave and how they call it.
+    `drawings` are pictures by side and output. `given` is what people gave and how they call it.
     """
 
     inputs: Mapping[str, bytes]
     outputs: Mapping[str, bytes]
     pictures: Mapping[tuple[str, str], bytes]
+    drawings: Mapping[tuple[str, str], bytes]
     given: tuple[bytes, str] | None = field(default=None)
 
 
@@ -57,6 +58,8 @@ class TryShelf:
             await put(one.id, f"outputs-{side}", data)
         for (side, name), data in parts.pictures.items():
             await put(one.id, _picture(side, name), data)
+        for (side, name), data in parts.drawings.items():
+            await put(one.id, _picture(f"out-{side}", name), data)
         if parts.given is not None:
             data, called = parts.given
             await put(one.id, _GIVEN, data)
@@ -117,6 +120,15 @@ class TryShelf:
             with contextlib.suppress(NotFound):
                 return await self._shelf.read(identity, _picture(written, name))
         raise NotFound(f"input '{name[:100]}' of run '{identity}' is not a picture")
+
+    async def drawing(self, identity: str, name: str, side: str) -> bytes:
+        """An output as a picture, PNG; `NotFound`."""
+        _require_side(await self.get(identity), side)
+        try:
+            return await self._shelf.read(identity, _picture(f"out-{side}", name))
+        except NotFound as error:
+            what = f"output '{name[:100]}' of run '{identity}' is not a picture"
+            raise NotFound(what) from error
 
     async def given(self, identity: str) -> tuple[bytes, str] | None:
         """What people gave and how they call it; None where that was not one thing."""

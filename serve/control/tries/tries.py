@@ -14,10 +14,11 @@ import numpy as np
 
 from serve.control.artifacts.objects import Objects
 from serve.control.gateway import STREAM, Answered
+from serve.control.tries.drawings import drawing
 from serve.control.tries.examples import Examples
 from serve.control.tries.messages import Datatypes, Tensors, pack
 from serve.control.tries.outputs import differences
-from serve.control.tries.picture import png
+from serve.control.tries.picture import picture, png
 from serve.control.tries.records import InputLine, OutputDifference, Try, TrySide
 from serve.control.tries.requests import EXAMPLE, Offered, TryRequest
 from serve.control.tries.sides import PreparedSide, Sides, failed
@@ -26,7 +27,7 @@ from serve.core.errors import Invalid, ServegateError
 from serve.tensors.archive import write_archive
 from serve.tensors.contracts import MOST_BYTES
 from serve.tensors.input_forms import GivenInput, InputForm
-from serve.tensors.output_kinds import has_stream
+from serve.tensors.output_kinds import fitting, has_stream
 
 SIDES = ("a", "b")
 _AT_ONCE = 4  # tries that are under way at one moment
@@ -124,6 +125,7 @@ class Tries:
         answers = {side.side: answered for side, answered in called if answered is not None}
         distinct = _distinct(prepared)
         pictures = _pictures(distinct)
+        drawings = _drawings(prepared, answers)
         told = Try(
             id=identity,
             model=ask.model,
@@ -133,13 +135,13 @@ class Tries:
             seed=seed,
             inputs=_input_lines(ask, distinct, pictures),
             notes=_notes(prepared, distinct),
-            sides=[side for side, _ in called],
+            sides=[_with_previews(side, drawings) for side, _ in called],
             difference=_difference(prepared, answers),
         )
         sent = {side: (o.inputs.tensors, o.inputs.datatypes) for side, o in distinct.items()}
         got = {side: (one.outputs, one.datatypes) for side, one in answers.items()}
         kept = None if given is None else (given.data, _file_name(given, identity))
-        return told, TryFiles(_packed(sent), _packed(got), pictures, kept)
+        return told, TryFiles(_packed(sent), _packed(got), pictures, drawings, kept)
 
 
 def _packed(by_side: Mapping[str, tuple[Tensors, Datatypes]]) -> Mapping[str, bytes]:
@@ -156,6 +158,31 @@ def _pictures(distinct: Mapping[str, PreparedSide]) -> Mapping[tuple[str, str], 
         for name, array in one.inputs.tensors.items()
         if (drawn := png(array, one.steps.get(name))) is not None
     }
+
+
+def _drawings(
+    prepared: Mapping[str, PreparedSide], answers: Mapping[str, Answered]
+) -> Mapping[tuple[str, str], bytes]:
+    """The outputs that are pictures, as files, by side and name."""
+    found = {}
+    for side, answer in answers.items():
+        one = prepared[side]
+        seen = (picture(array, one.steps.get(name)) for name, array in one.inputs.tensors.items())
+        background = next((image for image in seen if image is not None), None)
+        specs = one.metadata.outputs
+        for name, declared in fitting(one.declared, answer.outputs, specs).items():
+            made = drawing(name, answer.outputs, declared, specs.get(name), background)
+            if made is not None:
+                found[side, name] = made
+    return found
+
+
+def _with_previews(side: TrySide, drawings: Mapping[tuple[str, str], bytes]) -> TrySide:
+    lines = [
+        replace(line, preview=True) if (side.side, line.name) in drawings else line
+        for line in side.outputs
+    ]
+    return replace(side, outputs=lines)
 
 
 def _selector(ask: TryRequest, side: str) -> str:
