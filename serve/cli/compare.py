@@ -165,7 +165,7 @@ def _rows(sides: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
         lines = [known.get(name) for known in outputs]
         rows = max((len(line["top"]) for line in lines if line), default=0)
         if not rows:
-            yield (name, "", *(_values(line) for line in lines))
+            yield from _by_kind(name, lines)
         for row in range(rows):
             tops = [line["top"][row] if line and row < len(line["top"]) else [] for line in lines]
             for rank in range(max(map(len, tops))):
@@ -174,6 +174,18 @@ def _rows(sides: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     if any(side["error"] for side in sides):
         yield ("error", "", *(side["error"]["what"] if side["error"] else "" for side in sides))
     yield ("latency", "round trip", *(_milliseconds(side) for side in sides))
+
+
+def _by_kind(name: str, lines: Sequence[Mapping[str, Any] | None]) -> Iterator[tuple[str, ...]]:
+    """A line for each row of a declared kind; one with the first values without a declaration."""
+    from serve.tensors.output_values import in_words
+
+    count = max((len(line.get("rows", ())) for line in lines if line), default=0)
+    if not count:
+        yield (name, "", *(_values(line) for line in lines))
+    for row in range(count):
+        told = (line["rows"][row : row + 1] if line else () for line in lines)
+        yield (name, f"row {row}", *("; ".join(in_words(one[0])) if one else "-" for one in told))
 
 
 def _score(one: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import pytest
 import repositories
@@ -196,6 +197,29 @@ def test_the_parts_of_a_stream_are_one_text(gateway, tmp_path: Path) -> None:
         *("text", "[b'one.", "']", "text", "[b'two.", "']")
     ]
     assert shell.run("grpcurl", told["grpcurl"]).count("rawOutputContents") == 2
+
+
+@pytest.mark.triton
+def test_declared_outputs_are_evaluated_by_their_kinds(uploading, tmp_path: Path) -> None:
+    pushed(uploading, folder(tmp_path / "one", [0.0] * 4), "judged", "--wait")
+    where = {"SERVEGATE_ADMIN_URL": uploading.admin, "SERVEGATE_STATE": str(uploading.state)}
+    for output, label, measure in (
+        ("scores", "owl", "accuracy"),
+        ("species", "dog", "accuracy"),
+        ("note", "1", "accuracy"),
+        ("price", "1.5", "mae"),
+    ):
+        rows = tmp_path / f"{output}.csv"
+        rows.write_text(f"x0,x1,x2,x3,label\n1,2,3,0,{label}\n")
+        call = ("eval", "run", "judged", "--dataset", str(rows), "--output", output, "--json")
+        done = harness.servegate(*call, env=where)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = json.loads(done.stdout.splitlines()[-1])["evaluation"]["report"]["a"]
+        value = found[measure]["value"] if measure == "accuracy" else found[measure]
+        assert value == (1.0 if measure == "accuracy" else 0.5), (output, found)
+    refused = harness.servegate(*call[:-2], "vector", env=where)
+    assert refused.returncode == 2
+    assert "output 'vector' cannot be evaluated" in refused.stderr
 
 
 @pytest.mark.triton
