@@ -16,7 +16,7 @@ import typer
 
 from serve.app import tls
 from serve.app.control import ControlPlane
-from serve.app.usage import families
+from serve.app.metrics import families
 from serve.app.worker import ProxyWorker
 from serve.cli.main import app
 from serve.cli.output import EXIT_CODES
@@ -28,13 +28,16 @@ from serve.wire.status import code_name, grpc_code, http_status
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _EXITS = {
-    1: "Any other error; for example, a model cannot be converted.",
+    1: "Any other error, such as a failed conversion; or `doctor`, `model lint` or `batching lint` "
+    "found an error.",
     2: "An option, a file or a request is not valid.",
     3: "The object does not exist.",
     4: "The API key is missing or not valid, or its role does not permit the operation.",
     5: "The operation conflicts with the current state.",
-    6: "Temporarily unavailable, for example because no replica is ready; or Triton is missing.",
-    7: "A check failed: lint, quarantine, the verification of a conversion, `--slo`, `--gate`, …",
+    6: "The gateway is temporarily unavailable, for example because no replica is ready; or Triton "
+    "is not installed.",
+    7: "A check failed: lint or quarantine of a push, the verification of a conversion, `--slo`, "
+    "`--gate`, …",
     8: "The call's deadline has passed.",
 }
 NOTE = "<!-- Written by `make docs` from the code; edit the code instead. -->\n"
@@ -54,7 +57,7 @@ def pages() -> dict[str, str]:
 def settings() -> str:
     """A row per setting."""
     rows = [
-        f"| `{row.name}` | `{PREFIX}{row.name.upper()}` | `{_shown(row.default)}` "
+        f"| `{row.name}` | `{PREFIX}{row.name.upper()}` | {_shown(row.default)} "
         f"| {row.metadata['text']} |"
         for row in dataclasses.fields(Settings)
     ]
@@ -145,8 +148,9 @@ def error_codes() -> str:
             "",
             "## Conversions",
             "",
-            "A failed conversion has one of these codes. A command exits with status 7 if",
-            "verification failed (last column), and with 1 for all others.",
+            "A failed conversion has one of these codes. A command exits with status 7 for the",
+            "codes with `yes` in the last column (the converted model failed verification), and",
+            "with status 1 for all others.",
             "",
             "| code | what failed | what to try | verification |",
             "|---|---|---|---|",
@@ -171,8 +175,8 @@ def lint_rules() -> str:
             "# Lint rules",
             NOTE,
             "`servegate model lint PATH` and every push apply these rules. A version with an error",
-            'is not published; a warning is recorded with the version. A message after "Triton:"',
-            "is the one with which Triton refuses to load the model.",
+            'is not published; a warning is recorded with the version. The text after "Triton:" is',
+            "the error message with which Triton refuses to load the model.",
             "",
             "| rule | severity | finding | what Triton 2.51 does |",
             "|---|---|---|---|",
@@ -193,8 +197,9 @@ def _walk(
 
 def _shown(value: object) -> str:
     if isinstance(value, bool):
-        return str(value).lower()  # as in TOML
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+        return f"`{str(value).lower()}`"  # as in TOML
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return f"`{text}`" if text else "empty"
 
 
 def main() -> int:
