@@ -7,7 +7,8 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -93,6 +94,20 @@ async def model_metadata(base: str) -> dict[str, Any]:
     }
 
 
+async def settled(ask: Callable[[], Awaitable[bool]]) -> bool:
+    """Ask until it is true: other tests add models, and until they are loaded it is not."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if await ask():
+                return True
+        except httpx.HTTPStatusError:
+            pass
+        if time.monotonic() > end:
+            return False
+        await asyncio.sleep(0.1)
+
+
 async def over_rest(base: str) -> dict[str, Any]:
     """Everything that `InferenceRESTClient` can ask over v2."""
     async with InferenceRESTClient(RESTConfig(protocol="v2", timeout=PATIENCE)) as client:
@@ -110,7 +125,7 @@ async def over_rest(base: str) -> dict[str, Any]:
         other = InferInput("other", [1], "FP32", [1.0])
         return {
             "live": await client.is_server_live(base),
-            "ready": await client.is_server_ready(base),
+            "ready": await settled(lambda: client.is_server_ready(base)),
             "model ready": await client.is_model_ready(base, "mirror"),
             "version ready": await client.is_model_ready(base, "mirror/versions/1"),
             "label ready": await client.is_model_ready(base, "mirror/versions/stable"),
@@ -133,7 +148,7 @@ async def over_grpc(address: str) -> dict[str, Any]:
         other = InferInput("other", [1], "FP32", [1.0])
         said = {
             "live": await client.is_server_live(),
-            "ready": await client.is_server_ready(),
+            "ready": await settled(client.is_server_ready),
             "model ready": await client.is_model_ready("mirror"),
             "unknown ready": await client.is_model_ready("nothing"),
             "lists": told(await client.infer(request(listed(LISTS)))),

@@ -1,6 +1,7 @@
 """From a try to a golden case of a published version, and from the command line; real Tritons."""
 
 import json
+import threading
 
 import harness
 import pushing
@@ -73,7 +74,7 @@ def test_compare_shows_both_answers_and_fails_when_they_differ_too_much(up, tmp_
     assert fine.returncode == 0, fine.stderr
     lines = fine.stdout.splitlines()
     assert lines[0] == "output\t\tm@1\tm@2"
-    assert lines[1] == "y\trow 0 #1\t3 8\t3 12"
+    assert lines[1] == "y\t\tFP32 [1, 4]: 2, 4, 6, 8\tFP32 [1, 4]: 3, 6, 9, 12"
     assert f"stored: {up.admin}/runs/" in fine.stderr
     failed = harness.servegate(*words, "--fail-if", "max_abs>0.01", "--json")
     assert failed.returncode == 7, failed.stderr
@@ -103,3 +104,32 @@ def test_snippets_read_the_key_where_one_is_needed(up, tmp_path) -> None:
             assert secret not in each["text"]
             assert ("/api/tries/" in each["text"]) == (rows > 1)
             assert shell.run(each["language"], each["text"])
+
+
+def test_pushes_at_once_while_garbage_is_collected_are_all_published_and_one_has_the_label(
+    up, tmp_path
+):
+    factors = {number: float(number) for number in range(2, 6)}
+    for number, factor in factors.items():
+        pushing.source(tmp_path / str(number), factor)
+    done = {}
+
+    def push(number):
+        flags = ("--label", "best", "--wait", "--json")
+        done[number] = pushing.push(up, tmp_path / str(number), "busy", *flags)
+
+    pushes = [threading.Thread(target=push, args=(number,)) for number in factors]
+    for thread in pushes:
+        thread.start()
+    while any(thread.is_alive() for thread in pushes):
+        status, answer = harness.request(f"{up.admin}/api/gc", "POST", {"keep": 0, "grace": 0})
+        assert status == 200, answer
+        pushes[0].join(0.05)
+    versions = up.get("/api/models/busy")["versions"]
+    assert [one["version"] for one in versions] == [1, 2, 3, 4]
+    assert {pushing.state(up, "busy", n)["recorded"] for n in range(1, 5)} == {"published"}
+    labels = up.get("/api/models/busy")["labels"]
+    assert list(labels) == ["best"]
+    assert pushing.state(up, "busy", labels["best"])["state"] == "serving"
+    for number in (1, labels["best"]):
+        assert pushing.factor_of(up, "busy", str(number)) in factors.values()

@@ -165,6 +165,9 @@ def test_a_replica_that_answers_wrongly_gets_no_calls_although_it_is_ready(uploa
     harness.until(
         lambda: len(pushing.state(up, "proven", 1)["replicas"]) == 1, what="it gets no calls"
     )
+    harness.until(  # every worker has the snapshot that says so
+        lambda: {pushing.factor_of(up, "proven") for _ in range(20)} == {2.0}
+    )
     assert {pushing.factor_of(up, "proven") for _ in range(20)} == {2.0}
     file.unlink()
     file.write_bytes(right)

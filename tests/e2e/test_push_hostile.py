@@ -1,7 +1,6 @@
 """Versions among names, folders and requests that are out to confuse: calls go on as decided."""
 
 import shutil
-import threading
 
 import harness
 import pushing
@@ -58,35 +57,6 @@ def test_a_model_that_is_called_like_anothers_name_in_triton_is_a_model_of_its_o
     assert pushing.state(up, taken, 1)["physical"].startswith(f"{taken}--")
     found = [pushing.factor_of(up, "twin", "1"), pushing.factor_of(up, "twin", "2")]
     assert [*found, pushing.factor_of(up, taken)] == [3.0, 4.0, 5.0]
-
-
-def test_pushes_at_once_while_garbage_is_collected_are_all_published_and_one_has_the_label(
-    up, tmp_path
-):
-    factors = {number: float(number) for number in range(2, 6)}
-    for number, factor in factors.items():
-        pushing.source(tmp_path / str(number), factor)
-    done = {}
-
-    def push(number):
-        flags = ("--label", "best", "--wait", "--json")
-        done[number] = pushing.push(up, tmp_path / str(number), "busy", *flags)
-
-    pushes = [threading.Thread(target=push, args=(number,)) for number in factors]
-    for thread in pushes:
-        thread.start()
-    while any(thread.is_alive() for thread in pushes):
-        status, answer = harness.request(f"{up.admin}/api/gc", "POST", {"keep": 0, "grace": 0})
-        assert status == 200, answer
-        pushes[0].join(0.05)
-    versions = up.get("/api/models/busy")["versions"]
-    assert [one["version"] for one in versions] == [1, 2, 3, 4]
-    assert {pushing.state(up, "busy", n)["recorded"] for n in range(1, 5)} == {"published"}
-    labels = up.get("/api/models/busy")["labels"]
-    assert list(labels) == ["best"]
-    assert pushing.state(up, "busy", labels["best"])["state"] == "serving"
-    for number in (1, labels["best"]):
-        assert pushing.factor_of(up, "busy", str(number)) in factors.values()
 
 
 def test_an_odd_request_is_refused_with_a_reason_and_changes_nothing(up):

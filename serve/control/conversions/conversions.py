@@ -71,23 +71,21 @@ class Conversions:
 
     async def cancel(self, identity: str, by: By) -> Job:
         """Stop a job; again is no mistake. `Conflict` once its result is being published."""
-        job = self.jobs.get(identity)
-        if job.state is JobState.CANCELLED:
-            return job
-        if job.state in ENDED or job.state is JobState.PUBLISHING:
-            number = "" if job.version is None else f"@{job.version}"
-            raise Conflict(
-                f"conversion '{identity}' cannot be cancelled",
-                why=f"it is {job.state.value}",
-                try_this=f"run servegate model rm {job.asked.model}{number}" if number else "",
-            )
-        cancelled = await self.jobs.end(job, JobState.CANCELLED, by)
-        self._workshop.stop(identity)
-        if cancelled is None:  # it has just gone on
-            raise Conflict(
-                f"conversion '{identity}' has just changed", try_this="repeat the request"
-            )
-        return cancelled
+        while True:  # a job that goes on meanwhile is looked at again
+            job = self.jobs.get(identity)
+            if job.state is JobState.CANCELLED:
+                return job
+            if job.state in ENDED or job.state is JobState.PUBLISHING:
+                number = "" if job.version is None else f"@{job.version}"
+                raise Conflict(
+                    f"conversion '{identity}' cannot be cancelled",
+                    why=f"it is {job.state.value}",
+                    try_this=f"run servegate model rm {job.asked.model}{number}" if number else "",
+                )
+            cancelled = await self.jobs.end(job, JobState.CANCELLED, by)
+            if cancelled is not None:
+                self._workshop.stop(identity)
+                return cancelled
 
     async def retry(self, identity: str, by: By) -> Job:
         """Put a job that came to nothing into the queue again; `UnknownUpload` when it is gone."""
