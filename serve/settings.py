@@ -36,8 +36,8 @@ class Settings:
 
     model_repo: str = _row(
         "model_repo",
-        "model repository in Triton's layout; if empty, serves the models that the Tritons have "
-        "already loaded",
+        "model repository in Triton's layout; if empty, the gateway serves the models that the "
+        "Tritons have already loaded",
     )
     state: str = _row(
         ".servegate", "folder for the store, the saved snapshot and other runtime files"
@@ -59,15 +59,17 @@ class Settings:
     )
     admin_url: str = _row(
         "",
-        "URL of the admin API, used by commands; default: the setting control, otherwise this "
-        "machine",
+        "URL of the admin API, used by commands; default: the value of `control`, or this "
+        "machine if that is empty",
     )
     keda_port: int = _row(0, "port of the external scaler for KEDA (gRPC) on admin_host; 0: off")
     triton: tuple[str, ...] = _row(
         (), "running Tritons, comma-separated: [NAME=]HOST:HTTP:GRPC:METRICS[@POOL]"
     )
     discover: tuple[str, ...] = _row(
-        (), "sources of Tritons: kubernetes[=[URL/]NAMESPACE], dns=HOST:HTTP:GRPC:METRICS[@POOL]"
+        (),
+        "where to discover Tritons, comma-separated: kubernetes[=[URL/]NAMESPACE], "
+        "dns=HOST:HTTP:GRPC:METRICS[@POOL]",
     )
     control: str = _row(
         "", "URL of the control plane, for `proxy`; default: the one on this machine"
@@ -106,7 +108,7 @@ class Settings:
     max_resets: int = _row(
         500,
         "maximum number of HTTP/2 streams that a gRPC client may reset within ten seconds before "
-        "its call has begun; ten times as many for calls that have begun",
+        "their calls have begun; for calls that have begun, the limit is ten times as high",
     )
     max_pings: int = _row(
         2000, "maximum number of HTTP/2 control frames that a client may send within ten seconds"
@@ -143,7 +145,7 @@ class Settings:
     )
     tls_key: str = _row("", "private key of tls_cert, PEM")
     tls_client_ca: str = _row(
-        "", "CA that signs client certificates, PEM; if set, clients must present one"
+        "", "CA that signs client certificates, PEM; if set, clients must present a certificate"
     )
     insecure: bool = _row(
         False, "allow listening on non-loopback addresses without API keys or TLS"
@@ -199,8 +201,8 @@ class Settings:
     )
     without_spare: str = _row(
         "warn",
-        "what to do when a version must be loaded on the only serving replica: warn (and load it) "
-        "or refuse",
+        "what to do when a version must be loaded on the only serving replica: warn (load it with "
+        "a warning) or refuse (wait)",
     )
     unload_after: float = _row(
         300.0, "time after which a version that nothing refers to is unloaded"

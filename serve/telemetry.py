@@ -139,7 +139,7 @@ class Meters:
             ),
             (
                 "servegate_stream_messages",
-                "Messages of gRPC streams that were forwarded",
+                "Forwarded messages of gRPC streams",
                 _CALL,
                 self._messages,
             ),

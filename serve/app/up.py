@@ -2,24 +2,29 @@
 
 The parent does no work of its own: it starts, watches, restarts and stops. So killing any child,
 control included, leaves the others serving.
+
+The control plane as its own parent asks it: over the socket inside, with the shared secret.
+
+What goes wrong is an `OSError`: the control plane is away, stands by, or answers what makes no
+sense.
 """
 
 import asyncio
 import contextlib
 import dataclasses
+import json
 import logging
 import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from serve.app.addresses import require_safe_addresses
-from serve.app.control_line import ControlLine
-from serve.app.internal_http import INSIDE
+from serve.app.internal_http import INSIDE, InternalConnection, InternalResponse
 from serve.app.local_autoscaler import Autoscaler, following
 from serve.app.open_files import allow_open_files
 from serve.app.paths import DELIVERY_FOLDER, FORKS, LEDGER_FILE, LOCK_FILE, control_socket
@@ -29,11 +34,92 @@ from serve.app.secret import shared_secret
 from serve.app.tls import Tls
 from serve.app.watchdog import Watched, watching
 from serve.core.errors import CannotStart, Invalid
+from serve.core.replicas import Replica
 from serve.processes import Backoff, Ledger, Program, Supervised, hold_lock
 from serve.settings import Settings
 from serve.triton.installation import Installation, MachineFacts
 from serve.triton.launcher import Launcher
 from serve.triton.repository_url import triton_url
+
+# --- the control plane as its own parent asks it --------------------------------------------------
+
+
+_LINE_POLL = 40.0  # seconds; the control plane answers after 25 at the latest
+_TOLD = 90.0  # seconds for a list of replicas to be answered, at most 60 of which it was asked for
+
+
+class ControlLine:
+    """Two connections: one waits for hints, one tells of replicas."""
+
+    def __init__(self, settings: Settings) -> None:
+        where = f"{INSIDE}{control_socket(settings)}"
+        self._hints, self._members = InternalConnection(where), InternalConnection(where)
+        self._headers = {"authorization": f"Bearer {shared_secret(settings)}"}
+
+    def __repr__(self) -> str:
+        return f"<ControlLine {self._hints!r}>"
+
+    async def hints(self, after: int) -> tuple[int, list[dict[str, Any]]]:
+        """Wait for a round of hints that is newer than `after`, as long as that takes."""
+        while True:
+            async with asyncio.timeout(_LINE_POLL):
+                answer = await self._hints.get(f"/api/hints?after={after}", self._headers)
+            if answer.status == 204:
+                continue
+            told = _read(answer)
+            try:
+                number = int(told["number"])
+                hints = [dict(one) for one in told["hints"]]
+            except (KeyError, TypeError, ValueError) as error:
+                raise ConnectionError(f"the response has no valid hints: {error!r}") from error
+            if number != after:
+                return number, hints
+
+    async def become(
+        self,
+        replicas: Collection[Replica],
+        starting: Mapping[str, int],
+        *,
+        leaving: Collection[str],
+        within: float,
+    ) -> Mapping[str, float | None]:
+        """Tell the whole list; gives those that are still on their way out, as `Membership` does.
+
+        `within`: seconds to wait for those that are `leaving`.
+        """
+        body = {
+            "replicas": [f"{one.name}={one.address}@{one.pool}" for one in replicas],
+            "starting": dict(starting),
+            "leaving": list(leaving),
+            "within": within,
+        }
+        headers = {**self._headers, "content-type": "application/json"}
+        async with asyncio.timeout(_TOLD):
+            answer = await self._members.put(
+                "/internal/replicas", headers, json.dumps(body).encode()
+            )
+        try:
+            return dict(_read(answer)["leaving"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConnectionError(f"the response has no valid replicas: {error!r}") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._hints.close()
+        self._members.close()
+
+
+def _read(answer: InternalResponse) -> Any:
+    if answer.status != 200:
+        raise ConnectionError(f"status {answer.status}: {answer.body[:500]!r}")
+    try:
+        return json.loads(answer.body)
+    except ValueError as error:
+        raise ConnectionError("the response is not JSON") from error
+
+
+# --- `servegate up` -------------------------------------------------------------------------------
+
 
 CONTROL_GRACE = 4.0
 # A control plane that has answered for two seconds and dies is started again at once. A pause of

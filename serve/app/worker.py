@@ -282,7 +282,7 @@ class ProxyWorker:
         """Of every model that is known, also while nobody calls it."""
         calls = GaugeMetricFamily(
             "servegate_model_calls_in_flight",
-            "Calls of the model in flight or waiting",
+            "Calls to the model that are in flight or waiting",
             labels=["model"],
         )
         snapshot, present = self._live.current, self._gateway.calls
@@ -290,8 +290,8 @@ class ProxyWorker:
             calls.add_metric([name], float(present.get(name, 0)))
         limit = GaugeMetricFamily(
             "servegate_model_calls_limit",
-            "Current limit of the model's calls in flight, while it is lowered because clients "
-            "gave up waiting",
+            "Current limit on the model's calls in flight; exported only while the limit is "
+            "lowered because clients gave up waiting",
             labels=["model"],
         )
         for name, most in sorted(self._gateway.admission.limits.items()):

@@ -20,7 +20,7 @@ _HIDDEN = frozenset({"secret", "database"})
 
 @app.command("show")
 def show(json: AsJson = False) -> None:
-    """Show the effective settings as servegate.toml.
+    """Show the effective settings in the format of servegate.toml.
 
     Example: servegate config show
     """

@@ -23,8 +23,8 @@ def trt(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="Model folder of a model repository, or a SavedModel folder, .keras or .onnx file "
-            "to convert first.",
+            help="Model folder of a model repository, or a SavedModel folder, .keras, .h5 or .onnx "
+            "file to convert first.",
         ),
     ],
     name: Annotated[
@@ -119,7 +119,7 @@ def trt(
             _KIT,
             "job|docker|trtexec",
             "Print a Kubernetes Job or a command line that builds the plan, instead of "
-            "building it.",
+            "building it. With job and docker, also write the build kit.",
             "--print",
         ),
     ] = None,

@@ -14,8 +14,8 @@ AdminUrl = Annotated[  # without envvar: a flag and a variable are not the same,
     option(
         _CONNECTION,
         "URL",
-        "URL of the admin API (default: SERVEGATE_ADMIN_URL, or the gateway of servegate.toml "
-        "in this folder).",
+        "URL of the admin API (default: SERVEGATE_ADMIN_URL, or the gateway that servegate.toml "
+        "in this folder configures).",
         "--admin-url",
     ),
 ]
@@ -24,7 +24,8 @@ Url = Annotated[
     option(
         _CONNECTION,
         "URL",
-        "URL of the HTTP port (default: the gateway of servegate.toml in this folder).",
+        "URL of the HTTP port (default: the gateway that servegate.toml in this folder "
+        "configures).",
         "--url",
         envvar="SERVEGATE_URL",
     ),
@@ -34,7 +35,8 @@ GrpcUrl = Annotated[
     option(
         _CONNECTION,
         "URL",
-        "URL of the gRPC port (default: the gateway of servegate.toml in this folder).",
+        "URL of the gRPC port (default: the gateway that servegate.toml in this folder "
+        "configures).",
         "--grpc-url",
         envvar="SERVEGATE_GRPC_URL",
     ),

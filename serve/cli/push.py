@@ -62,7 +62,8 @@ Atol = Annotated[
     option(
         _GOLDEN,
         "TOLERANCE",
-        "Absolute tolerance for the golden cases (default: 1e-4, or none with only --golden-top1).",
+        "Absolute tolerance for the golden cases (default: 1e-4, or none if only --golden-top1 is "
+        "given).",
         "--golden-atol",
         min=0,
     ),
@@ -72,7 +73,8 @@ Rtol = Annotated[
     option(
         _GOLDEN,
         "TOLERANCE",
-        "Relative tolerance for the golden cases (default: 1e-3, or none with only --golden-top1).",
+        "Relative tolerance for the golden cases (default: 1e-3, or none if only --golden-top1 is "
+        "given).",
         "--golden-rtol",
         min=0,
     ),

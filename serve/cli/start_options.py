@@ -244,7 +244,7 @@ TlsClientCa = Annotated[
     option(
         _SECURITY,
         "FILE",
-        "CA that signs client certificates (PEM); if set, clients must present one.",
+        "CA that signs client certificates (PEM); if set, clients must present a certificate.",
     ),
 ]
 Insecure = Annotated[

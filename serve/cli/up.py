@@ -149,7 +149,7 @@ def proxy(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Start a gateway that connects to a remote control plane.
+    """Start a gateway that connects to a separate control plane.
 
     The gateway and the control plane need the same secret: set SERVEGATE_SECRET for both, or share
     the state folder.

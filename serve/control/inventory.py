@@ -1,30 +1,176 @@
 """The inventory: what is wanted, from a plain repository and what was published, or the replicas.
 
 What replicas hold by themselves counts only where there is neither: then whatever is ready exists.
+
+Wanted: what replicas should hold, worked out once for all of them.
+
+Thousands of replicas ask for it again and again, and little changes from one time to the next. So
+what comes out as it was before is the same object as before: who acts for a replica sees at a
+glance whether anything has changed for it.
+
+Published versions as loadables: those that share a configuration share a name in Triton.
+
+What people have changed of it is applied.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from serve.control.applied_configurations import all_applied
+from serve.control.applied_configurations import all_applied, applied_to
 from serve.control.decisions import SERVING, Decisions
 from serve.control.fleet import Fleet
 from serve.control.observations import Held
 from serve.control.placement import Name, Placed, Placement, Rules
-from serve.control.published import loadables_of, names_in_triton
 from serve.control.registry import Loadable, Model, Registry, discovered
 from serve.control.storage.store import Key, StoredEntry
 from serve.control.versions import PublishedVersion
-from serve.control.wanted import WantedVersions, models_of
 from serve.core.errors import Invalid, TritonFailed, Unavailable
 from serve.triton import config as triton_config
 from serve.triton.config import Configuration
 from serve.triton.control import TritonControl
+
+# --- published versions as loadables --------------------------------------------------------------
+
+
+def loadables_of(decisions: Decisions, wanted: Collection[Name]) -> Mapping[str, Loadable]:
+    """All that was ever published and is not retired, by its name in Triton."""
+    groups: dict[str, list[PublishedVersion]] = {}
+    for versions in decisions.versions.values():
+        for version in versions.values():
+            if version.is_published:
+                groups.setdefault(version.physical, []).append(version)
+    return MappingProxyType(
+        {
+            name: applied_to(_loadable(name, group, wanted), decisions, group[-1].group)
+            for name, group in groups.items()
+        }
+    )
+
+
+def names_in_triton(decisions: Decisions) -> frozenset[str]:
+    """Every name under which a version was ever checked: what is loaded under it is ours."""
+    return frozenset(
+        version.physical
+        for versions in decisions.versions.values()
+        for version in versions.values()
+        if version.physical
+    )
+
+
+def _loadable(name: str, group: list[PublishedVersion], wanted: Collection[Name]) -> Loadable:
+    group.sort(key=lambda version: version.number)
+    newest = group[-1]
+    return Loadable(
+        name=name,
+        versions=tuple(version.number for version in group),
+        wanted=tuple(v.number for v in group if (v.model, v.number) in wanted),
+        configuration=newest.configuration,
+        flavours=newest.forms,
+        fingerprint=" ".join(version.content for version in group),
+        labels=newest.output_labels,
+        preprocessing=newest.preprocessing,
+        output_kinds=newest.output_kinds,
+        card=newest.card,
+        of=newest.model,
+        published=True,
+    )
+
+
+# --- wanted ---------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+
+class WantedVersions:
+    """By what is decided and read at one time. `before` is what was wanted until then.
+
+    `ours` are names in Triton that are or were ours.
+    """
+
+    def __init__(
+        self,
+        loadables: Mapping[str, Loadable],
+        decisions: Decisions,
+        ours: Collection[str],
+        before: "WantedVersions | None" = None,
+    ) -> None:
+        off = (name for name in ours if name not in loadables or is_off(loadables[name]))
+        settings: Mapping[Key, Mapping[str, Any]] = decisions.server_settings()
+        self._decisions = decisions
+        self._models: Mapping[str, Model] | None = None
+        self._pools: dict[str, Mapping[str, Loadable]] = {}
+        self._elsewhere: dict[str, frozenset[str]] = {}
+        self._known: dict[str, Mapping[str, Loadable]] = {}  # by pool, as it was before
+        self._known_elsewhere: dict[str, frozenset[str]] = {}
+        self.loadables: Mapping[str, Loadable] = loadables
+        self.removed: frozenset[str] = frozenset(off)
+        self.server_settings = settings
+        if before is not None:
+            self._known = {**before._known, **before._pools}
+            self._known_elsewhere = {**before._known_elsewhere, **before._elsewhere}
+            self.loadables = _kept(loadables, before.loadables)
+            self.removed = _kept(self.removed, before.removed)
+            self.server_settings = _kept(settings, before.server_settings)
+
+    def __repr__(self) -> str:
+        return f"<WantedVersions {len(self.loadables)} removed={sorted(self.removed)}>"
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """All models by name: what can be loaded, and names of which a version is on its way."""
+        if self._models is None:
+            self._models = models_of(self.loadables, self._decisions.known_models)
+        return self._models
+
+    def for_pool(self, pool: str) -> Mapping[str, Loadable]:
+        """What the replicas of a pool should hold, by name in Triton."""
+        found = self._pools.get(pool)
+        if found is None:
+            pools, known = self._decisions.pools, self.loadables.items()
+            its = {name: one for name, one in known if pool in pools(one.model) and not is_off(one)}
+            found = self._pools[pool] = _kept(MappingProxyType(its), self._known.get(pool))
+        return found
+
+    def elsewhere(self, pool: str) -> frozenset[str]:
+        """Names in Triton that belong on the replicas of other pools alone, or on none."""
+        found = self._elsewhere.get(pool)
+        if found is None:
+            others = frozenset(self.loadables.keys() - self.for_pool(pool).keys())
+            found = self._elsewhere[pool] = _kept(others, self._known_elsewhere.get(pool))
+        return found
+
+
+def models_of(loadables: Mapping[str, Loadable], also: Collection[str] = ()) -> Mapping[str, Model]:
+    """The models that these are for, by name; `also` are names of which nothing can be loaded."""
+    found: dict[str, list[Loadable]] = {name: [] for name in also}
+    for one in loadables.values():
+        found.setdefault(one.model, []).append(one)
+    return MappingProxyType(
+        {
+            name: Model(name, tuple(sorted(found[name], key=lambda one: (one.published, one.name))))
+            for name in sorted(found)
+        }
+    )
+
+
+def is_off(one: Loadable) -> bool:
+    """Whether nothing of it is to be held, on purpose."""
+    return one.unloaded or (one.published and not one.wanted)
+
+
+def _kept(now: T, before: T | None) -> T:
+    """The object from before, if it says the same."""
+    return before if before is not None and before == now else now
+
+
+# --- the inventory --------------------------------------------------------------------------------
+
 
 _log = logging.getLogger("servegate.inventory")
 _TWICE = (

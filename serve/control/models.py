@@ -1,8 +1,15 @@
-"""Models, labels and routes: what people ask of the control plane, checked before it is written."""
+"""Models, labels and routes: what people ask of the control plane, checked before it is written.
+
+Waiting: what versions are to be called once they are ready, and who has a say in it meanwhile.
+
+A push may ask that a label names its version, or that all calls go to it, as soon as it is ready.
+Whoever sets that label or the route in the meantime was asked for later, so nobody waits for it any
+more: a version that becomes ready never undoes what a person has decided since.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from serve.control.decisions import DEFAULT_POOL, LABEL, MODEL, ROUTE, Decisions, label_key
@@ -12,8 +19,7 @@ from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.snapshots import Publisher
 from serve.control.statuses import ModelStatus, Statuses, VersionStatus
 from serve.control.storage.store import Store, StoreEdit, etag
-from serve.control.versions import PublishedVersion
-from serve.control.waiting_labels import GiveUp, given_up, without_label, without_route
+from serve.control.versions import VERSION, PublishedVersion
 from serve.core.errors import (
     Conflict,
     Invalid,
@@ -25,6 +31,43 @@ from serve.core.names import check_label
 from serve.core.objectives import Objective
 from serve.core.routes import Split
 from serve.core.versions import VersionState
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+GiveUp = Callable[[PublishedVersion], PublishedVersion]
+
+
+def without_route(version: PublishedVersion) -> PublishedVersion:
+    """It waits for all calls no more."""
+    return replace(version, live=False)
+
+
+def without_label(label: str) -> GiveUp:
+    """It waits for this label no more."""
+
+    def give_up(version: PublishedVersion) -> PublishedVersion:
+        return replace(version, labels=tuple(one for one in version.labels if one != label))
+
+    return give_up
+
+
+def given_up(
+    decisions: Decisions, model: str, give_up: GiveUp, author: str, reason: str
+) -> list[StoreEdit]:
+    """The changes of version records that go with it, each of the very record that was read."""
+    found = []
+    for version in decisions.versions.get(model, {}).values():
+        after = give_up(version)
+        if after != version:
+            found.append(
+                StoreEdit(VERSION, version.key, after.to_body(), author, reason, version.etag)
+            )
+    return found
+
+
+# --- models, labels and routes --------------------------------------------------------------------
+
 
 _ATTEMPTS = 10  # each lost one means that somebody else's write went through
 

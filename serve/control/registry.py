@@ -1,7 +1,7 @@
 """What Triton can load: one configuration with its versions, under one name in Triton.
 
 A loadable comes from a folder of the plain model repository, which people keep by hand; or from
-versions that were published (`control/published.py`). A folder that cannot be read is a loadable,
+versions that were published (`control/inventory.py`). A folder that cannot be read is a loadable,
 too, with its problem: it is shown, not served, and harms no other. Replicas without a repository of
 ours are asked instead, see `discovered`. A model is a name that callers use, with its loadables.
 """

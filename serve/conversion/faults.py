@@ -188,7 +188,7 @@ _ROWS = (
     # The gate.
     ConversionFault(
         "contract_differs",
-        "names, types or shapes differ from the signature",
+        "names, types or shapes of inputs or outputs differ from the signature",
         "report this as a bug; nothing was written",
         is_gate=True,
     ),

@@ -5,14 +5,18 @@
 What can be refused is refused before TensorFlow has run anything of the model. What is imported
 inside of functions is heavy, or is not needed for every source. A file that is ONNX already is not
 converted, only finished; one that is given beside its source only goes through the gate.
+
+What the child process of a conversion leaves in its work folder, and what it says of itself.
 """
 
 import gc
+import platform
 import resource
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,7 @@ from serve.conversion.gate import (
     run_gate,
 )
 from serve.conversion.gate.interface import channels_first
-from serve.conversion.report import ConversionReport, StepResult
+from serve.conversion.report import FILE, MODEL, ConversionReport, StepResult
 from serve.conversion.request import Precision
 from serve.conversion.sources import (
     SourceKind,
@@ -44,9 +48,66 @@ from serve.conversion.sources import (
     size_of,
 )
 from serve.conversion.task import ConversionTask
-from serve.conversion.work_folder import versions, write_report, write_result
-from serve.core.errors import ConversionFailed, GateRefused
+from serve.core.errors import ConversionFailed, GateRefused, Invalid
+from serve.tensors.contracts import Case, write_contract
 from serve.tensors.signature import ModelSignature
+
+# --- work folder ----------------------------------------------------------------------------------
+
+
+PACKAGES = (
+    "servegate",
+    "numpy",
+    "tensorflow",
+    "tensorflow-cpu",
+    "keras",
+    "tf2onnx",
+    "onnx",
+    "onnxruntime",
+    "onnxslim",
+    "ml-dtypes",
+    "protobuf",
+)
+
+
+def write_result(work: Path, model: bytes, cases: Sequence[Case], telling: EventTeller) -> None:
+    """The model and its contract; golden cases that are too large together are left out."""
+    (work / MODEL).write_bytes(model)
+    kept = list(cases)
+    while kept:
+        try:
+            files = write_contract(kept)
+            break
+        except Invalid as error:
+            kept.pop()
+            telling("note", text=f"one golden case was left out: {error}")
+    else:
+        return
+    for path, data in files.items():
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).write_bytes(data)
+
+
+def write_report(work: Path, report: ConversionReport) -> None:
+    """The report, whole or not at all."""
+    draft = work / f".{FILE}"
+    draft.write_bytes(report.to_bytes())
+    draft.replace(work / FILE)
+
+
+def versions() -> Mapping[str, str]:
+    """Of Python and of all packages that take part, as far as they are installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+# --- pipeline -------------------------------------------------------------------------------------
+
 
 _MOST_OTHERS = 10  # further faults that are told
 

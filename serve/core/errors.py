@@ -165,7 +165,7 @@ class NotFound(ServegateError):
 
 
 class UnknownModel(NotFound):
-    """The model does not exist. The message begins like Triton's: clients look for it."""
+    """The model does not exist. The message begins like Triton's, because clients match on it."""
 
     code = "unknown_model"
 
@@ -208,7 +208,7 @@ class UnknownKey(NotFound):
 
 
 class UnknownUpload(NotFound):
-    """The upload does not exist: it never started, was published, or was deleted."""
+    """The upload does not exist: it was never started, is already published, or was deleted."""
 
     code = "unknown_upload"
 
@@ -439,7 +439,7 @@ class NoSpace(ServegateError):
 
 
 class Unavailable(ServegateError):
-    """Temporarily unavailable, for example because no replica is ready. Retry later."""
+    """Temporarily unavailable, for example because a job queue is full. Retry later."""
 
     code = "unavailable"
 
@@ -468,7 +468,7 @@ class NoReplica(Unavailable):
 
 
 class Asleep(NoReplica):
-    """The model's pool is scaled to zero, and the call may not wait, or has waited too long."""
+    """The model's pool is scaled to zero, and the call cannot wait, or has waited too long."""
 
     code = "asleep"
 
@@ -479,7 +479,7 @@ class Asleep(NoReplica):
 
 
 class NotLoaded(NoReplica):
-    """The replicas that should serve the version have not loaded it yet, for example after a start.
+    """The replicas of the version respond that they have not loaded it, for example after a start.
 
     `until` is how long the call may wait for that, by the gateway's clock; 0 when it may not wait.
     """
@@ -611,7 +611,7 @@ class ConversionFailed(ServegateError):
 
 
 class GateRefused(ConversionFailed):
-    """The converted model's results differ from its source's, so it was not published."""
+    """The converted model gives different results than its source, and was not published."""
 
     code = "gate_refused"
 

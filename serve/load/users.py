@@ -18,11 +18,14 @@ KServeHttpUser)`.
 
 Each call is a request of locust's, with the name `model@version protocol`; the version is the one
 that was asked for, else the one that answered. An answer that is not right is a failure.
+
+Ends calls that are over their time, for all the senders that locust's users have.
 """
 
 import itertools
 import logging
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,7 +44,6 @@ from locust.user.task import LOCUST_STATE_STOPPING
 from serve.core.errors import Invalid, ServegateError
 from serve.load.arrivals import parse_arrivals, starts
 from serve.load.encoded_bodies import CallWay, PreparedCall, RequestedVersion, cut, lanes
-from serve.load.engine.deadline_sweep import SWEEPING
 from serve.load.engine.model_metadata import Specs, inputs_of
 from serve.load.engine.senders import Sender
 from serve.load.engine.worker import sender_of
@@ -50,6 +52,41 @@ from serve.load.record import RIGHT, CallKey
 from serve.tensors.archive import read_archive
 from serve.tensors.datatypes import Array, cast
 from serve.tensors.random_inputs import random_tensor
+
+# --- deadline sweep -------------------------------------------------------------------------------
+
+
+_SWEEP_PAUSE = 0.05  # seconds between two looks
+
+
+class Sweeping:
+    """One greenlet for all of them. Their clock is `time.perf_counter`, as locust's is."""
+
+    def __init__(self) -> None:
+        self._senders: weakref.WeakSet[Sender] = weakref.WeakSet()
+        self._greenlet: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Sweeping {len(self._senders)} senders>"
+
+    def add(self, sender: Sender) -> None:
+        """One more, until nobody holds it."""
+        self._senders.add(sender)
+        if self._greenlet is None:
+            self._greenlet = gevent.spawn(self._sweep)
+
+    def _sweep(self) -> None:
+        while True:
+            gevent.sleep(_SWEEP_PAUSE)
+            for each in tuple(self._senders):
+                each.sweep(time.perf_counter())
+
+
+SWEEPING = Sweeping()
+
+
+# --- users ----------------------------------------------------------------------------------------
+
 
 logger = logging.getLogger(__name__)
 

@@ -4,20 +4,116 @@
 waiter. One task per opening connection is the only task there is. `sweep` looks after what time
 does: idle connections are closed, replicas that nobody asks for are forgotten, and calls without a
 client are ended when their time is over.
+
+Calls on a Triton that no client waits for: answers to be dropped, and one question of our own.
+
+Triton before 2.53 may crash when calls in flight are cancelled (server issues 7368 and 8034). So
+its version is asked, and until it is known to be safe, the calls of clients that have gone run to
+their end and their answers are dropped.
 """
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Iterator
 
-from serve.core.errors import NotSent
+from serve.core import faults
+from serve.core.calls import Verb
+from serve.core.errors import BadRequest, NotSent, OutcomeUnknown
 from serve.core.limits import Limits
 from serve.core.replicas import Replica
-from serve.triton.grpc_leftovers import Absorber, VersionQuestion
 from serve.triton.grpc_upstream import ConnectionWaiter, Upstream, UpstreamLeg
-from serve.wire.grpc_heads import answer_memo
-from serve.wire.http2 import CANCEL
+from serve.wire import protobuf
+from serve.wire.grpc_heads import CONTENT_TYPE, TE, AnswerHead, answer_memo
+from serve.wire.grpc_messages import EMPTY_MESSAGE, PREFIX_SIZE
+from serve.wire.hpack_blocks import literal
+from serve.wire.http2 import CANCEL, END_STREAM
 from serve.wire.http2_flow import FlowBoard
+from serve.wire.http2_stream import Piece
+from serve.wire.kserve_grpc import method_of
+
+# --- calls on a Triton that no client waits for ---------------------------------------------------
+
+
+SAFE = (2, 53)  # the first Triton that survives cancelled calls, of the container 24.12
+_LARGEST = 1 << 16  # bytes of an answer about the server
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+
+
+class Absorber:
+    """Takes the rest of an answer that nobody wants; `on_end` is told when it is over."""
+
+    def __init__(self, on_end: Callable[[UpstreamLeg], None]) -> None:
+        self._on_end = on_end
+
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
+        """Dropped; the credit goes back, so that what follows can come."""
+        leg.consume(len(piece))
+
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
+        """It is over."""
+        self._on_end(leg)
+
+    def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
+        """Dropped, too."""
+        self._on_end(leg)
+
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
+        """Nobody minds."""
+        self._on_end(leg)
+
+    def on_fault(self, error: Exception) -> None:
+        """See `Receiver`."""
+        faults.report(self, error)
+
+
+class VersionQuestion:
+    """Asks a Triton for its version. `is_safe` is False until it is known to be."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.is_safe = False
+        self.is_lost = False
+        self._answer = b""
+        head = literal(b":path", method_of(Verb.SERVER_METADATA).encode()) + TE + CONTENT_TYPE
+        upstream.open(self, head, EMPTY_MESSAGE, END_STREAM, None)
+
+    def on_answer(self, leg: UpstreamLeg, piece: Piece) -> None:
+        """A piece of `ServerMetadataResponse`."""
+        leg.consume(len(piece))
+        if len(self._answer) < _LARGEST:
+            self._answer += piece
+
+    def on_trailers(self, leg: UpstreamLeg, trailers: AnswerHead) -> None:
+        """The answer is complete."""
+        self.is_safe = _is_safe(self._answer[PREFIX_SIZE:])
+
+    def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
+        """All at once."""
+        self.on_answer(leg, piece)
+        self.on_trailers(leg, trailers)
+
+    def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
+        """It has to be asked again."""
+        self.is_lost = True
+
+    def on_fault(self, error: Exception) -> None:
+        """See `Receiver`."""
+        faults.report(self, error)
+        self.is_lost = True
+
+
+def _is_safe(message: bytes) -> bool:
+    """Whether a `ServerMetadataResponse` names a version (field 2) that survives it."""
+    try:
+        found = dict(protobuf.fields(message)).get(2)
+    except BadRequest:
+        return False
+    match = _VERSION.match(found.decode("latin-1")) if isinstance(found, bytes) else None
+    return match is not None and (int(match[1]), int(match[2])) >= SAFE
+
+
+# --- the gRPC connections to all replicas ---------------------------------------------------------
+
 
 CONNECTIONS = 4  # to one replica
 BUSY = 32  # calls on the least busy connection that make another one worth opening

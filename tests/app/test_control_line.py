@@ -10,8 +10,8 @@ import pytest
 from app.scripted import Scripted, answer
 from builders import replica
 
-from serve.app.control_line import ControlLine
 from serve.app.paths import control_socket
+from serve.app.up import ControlLine
 from serve.settings import Settings
 
 PATIENCE = 10.0  # seconds; a bound

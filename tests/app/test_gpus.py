@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from app.scripted import Threaded
 
-from serve.app.gpus import Gpus
+from serve.app.autoscaler import Gpus
 from serve.core.replicas import Replica
 from serve.triton.gpus.readings import Gpu
 from serve.triton.metrics import ReplicaScrape, read

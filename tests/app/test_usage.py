@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from serve.app.usage import Usage, families
+from serve.app.metrics import Usage, families
 
 
 def test_the_usage_of_this_process_is_what_python_says_of_it() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.app.wishes import ReplicaPlan, ReplicaWish, plan
+from serve.app.local_autoscaler import ReplicaPlan, ReplicaWish, plan
 
 NAMES = ("local-0", "local-1", "local-2")
 

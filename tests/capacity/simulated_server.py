@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from serve.capacity.batcher import simulate
-from serve.capacity.instances import Instances
+from serve.capacity.batcher import Instances, simulate
 from serve.capacity.measurements import Ask, Calibration, Measured, OpenLoopTrial, Pressure
 from serve.capacity.prediction import predict
 from serve.capacity.service import ExecutionPoint, ServiceTime

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serve.capacity.beliefs import SHARES, SeenTrial, believed
+from serve.capacity.knowledge import SHARES, SeenTrial, believed
 
 CURVE = np.interp(SHARES, (0.4, 1.0, 1.3), (-1.2, 0.0, 1.0))  # log(latency ÷ limit)
 MISSED = 0.7  # of the same

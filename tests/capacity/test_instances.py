@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from serve.capacity.instances import Instances
+from serve.capacity.batcher import Instances
 from serve.capacity.service import ServiceTime
 
 SHARED = ServiceTime(1.0, 0.0, slowdown={1: 1.0, 2: 2.0})  # two of them on one processor

@@ -6,8 +6,8 @@ import pytest
 from cli.commands import servegate
 
 from serve.capacity.search import Halving, candidates
-from serve.cli.batching.tune_progress import line
 from serve.cli.batching.tune_wish import numbers_of
+from serve.cli.batching.tuner import line
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 from serve.load.tuner.session import Now

@@ -8,7 +8,7 @@ from control.versions_scene import decided, version
 
 from serve.control.applied_configurations import NO_CONFIG, configuration_of
 from serve.control.configurations import configured
-from serve.control.published import loadables_of
+from serve.control.inventory import loadables_of
 from serve.control.registry import Loadable
 
 BASE = 'backend: "onnxruntime"\nmax_batch_size: 8\n'

@@ -7,8 +7,7 @@ from builders import Clock, replica
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.control.fleet import Fleet
-from serve.control.holders import Holders
+from serve.control.fleet import Fleet, Holders
 from serve.control.observations import FlavourChoice, Observation
 
 NAMES, MODELS, POOLS = ("a", "b", "c", "d"), ("m", "n"), ("x", "y")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from builders import ControlPlane, replica, write_model
 
+from serve.control.inventory import WantedVersions
 from serve.control.models import By
-from serve.control.wanted import WantedVersions
 
 BY = By("tests")
 HELD = {"m": (1, 2), "n": (1, 2)}

@@ -27,7 +27,7 @@ import typer
 from serve.admin.api.application import create
 from serve.app import tls
 from serve.app.control import ControlPlane
-from serve.app.usage import families
+from serve.app.metrics import families
 from serve.app.worker import ProxyWorker
 from serve.cli.main import app
 from serve.control.added_cases import Added

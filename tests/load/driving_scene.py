@@ -9,10 +9,8 @@ from typing import Any
 
 from gevent import get_hub
 
-from serve.load.engine.closed_loop import ClosedLoop
-from serve.load.engine.driver import run_plan
+from serve.load.engine.driver import ClosedLoop, OpenLoop, run_plan
 from serve.load.engine.lane_calls import LaneCalls
-from serve.load.engine.open_loop import OpenLoop
 from serve.load.engine.recorder import WindowRecorder
 from serve.load.engine.senders import Done
 from serve.load.plan import Lane, LaneProtocol, LoadPlan, Payload, Sequences

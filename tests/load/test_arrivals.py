@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from serve.core.errors import Invalid
-from serve.load.arrivals import intended, opening_rate, parse_arrivals, parse_seconds, starts
+from serve.load.arrivals import curve, intended, opening_rate, parse_arrivals, parse_seconds, starts
 from serve.load.plan import Arrivals, RateShape, Spacing
-from serve.load.shapes import curve
 
 EVEN = Spacing.EVEN
 SHAPES = (

@@ -14,7 +14,7 @@ from load.driving_scene import (
     sequence_lane,
 )
 
-from serve.load.engine.closed_loop import ClosedLoop, first_starts
+from serve.load.engine.driver import ClosedLoop, first_starts
 from serve.load.plan import Closed, Lane, LoadPlan
 from serve.load.record import RIGHT, CallKey
 

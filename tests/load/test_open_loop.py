@@ -19,9 +19,8 @@ from load.driving_scene import (
 )
 
 from serve.load.arrivals import intended
-from serve.load.engine.driver import run_plan
+from serve.load.engine.driver import OpenLoop, run_plan
 from serve.load.engine.lane_calls import LaneCalls, choices
-from serve.load.engine.open_loop import OpenLoop
 from serve.load.engine.recorder import WindowRecorder
 from serve.load.plan import Arrivals, Lane, LoadPlan, Payload, Spacing
 from serve.load.record import NEVER_STARTED, NOT_CONNECTED, RIGHT, CallKey, Record

@@ -14,7 +14,7 @@ from serve.load.observed import GatewayTimes, Observed, ObservedEvent, ObservedS
 from serve.load.plan import LaneProtocol
 from serve.load.reports.comparison import Ratio, compare
 from serve.load.reports.page import render, render_comparison
-from serve.load.reports.page_outcomes import meaning
+from serve.load.reports.page_run import meaning
 from serve.load.reports.page_words import bare, number, seconds
 from serve.load.reports.report import LoadReport, LoadRun, Sweep
 

@@ -1,4 +1,7 @@
-"""Models: the fleet and everything it serves, and one model with all that is known of it."""
+"""Models: the fleet and everything it serves, and one model with all that is known of it.
+
+What was done with a model lately: tries and evaluations, where this gateway keeps them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +13,39 @@ from serve.admin.api import models as api
 from serve.admin.api import schemas
 from serve.admin.api.configurations import ConfigurationView, show_configuration
 from serve.admin.api.context import AdminContext
+from serve.admin.api.evaluation_views import EvaluationLine
+from serve.admin.api.evaluations import list_evaluations
 from serve.admin.api.replicas import list_replicas
+from serve.admin.api.tries import list_tries
 from serve.admin.web.form_fields import IfMatch, Reason, as_asked
 from serve.admin.web.page_templates import Visiting, go, page, segment
 from serve.admin.web.preprocessing_text import in_words
-from serve.admin.web.recent import recent
 from serve.admin.web.shares import shares
+from serve.control.tries.records import TryLine
 from serve.core.errors import PreconditionFailed
+
+# --- what was done with a model lately ------------------------------------------------------------
+
+
+_MOST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """The newest first."""
+
+    tries: Sequence[TryLine] = ()
+    evaluations: Sequence[EvaluationLine] = ()
+
+
+async def recent(control: AdminContext, model: str) -> Recent:
+    """Of one model."""
+    lines = [one for one in await list_evaluations(control) if one.model == model]
+    return Recent(await list_tries(control, model, _MOST), lines[:_MOST])
+
+
+# --- models ---------------------------------------------------------------------------------------
+
 
 router = APIRouter(include_in_schema=False)
 _SECONDS = 5.0  # that a page waits until every worker serves a change

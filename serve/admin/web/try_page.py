@@ -1,16 +1,21 @@
-"""The page on which versions are tried: its form, and what becomes of what people give."""
+"""The page on which versions are tried: its form, and what becomes of what people give.
+
+Forms with files, as browsers send them.
+"""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
 
 from serve.admin.api import models as api
-from serve.admin.web.forms import form_of
+from serve.admin.api.bounds import LARGEST_TRY
 from serve.admin.web.input_fields import ALL, TITLES, InputField, fields_of, given_of, together
 from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
 from serve.admin.web.reused_inputs import Again, again_of, offered_again
@@ -20,6 +25,29 @@ from serve.control.tries.desk import Takes
 from serve.control.tries.examples import Example
 from serve.control.tries.requests import Offered, TryRequest
 from serve.core.errors import Invalid
+
+# --- forms with files, as browsers send them ------------------------------------------------------
+
+
+_LARGEST_TEXT = LARGEST_TRY  # bytes of a field: bodies are bounded before
+_MOST = 1000  # fields, and as many files
+
+
+@asynccontextmanager
+async def form_of(request: Request) -> AsyncIterator[FormData]:
+    """The fields and files of a form; `Invalid` for what is none."""
+    try:
+        form = await request.form(max_files=_MOST, max_fields=_MOST, max_part_size=_LARGEST_TEXT)
+    except HTTPException as error:
+        raise Invalid("the form cannot be read", why=str(error.detail)) from error
+    try:
+        yield form
+    finally:
+        await form.close()
+
+
+# --- the page on which versions are tried ---------------------------------------------------------
+
 
 NONE = "-"  # of side B: nothing to compare with; no label is called so
 

@@ -7,20 +7,165 @@ it is seen at its best, too.
 A fleet of a fixed size is compared at equal lateness: it is the smallest that has no larger share
 of late calls than this project's policy. Who knows all calls chooses it `in hindsight`; who knows
 those of the first half of the time chooses it `by the first half`, and keeps it.
+
+The oracle: it knows what comes, so nobody can do with much less; everybody is told beside it.
+
+This project's policy in a fleet: what the control plane would see, every five seconds.
 """
 
+import math
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from serve.capacity.fleets.baselines import Fixed, HpaCalls, HpaUtilisation, Kpa, Ray
 from serve.capacity.fleets.fleet import simulate
 from serve.capacity.fleets.loads import Floats, arrivals
-from serve.capacity.fleets.oracle import Oracle
-from serve.capacity.fleets.ours import Ours
-from serve.capacity.fleets.seen import FleetCourse, SimulatedScaler, SimulatedServer
-from serve.capacity.scaling.signals import Bounds
+from serve.capacity.fleets.seen import FleetCourse, SeenTick, SimulatedScaler, SimulatedServer
+from serve.capacity.fleets.windows import TickWindow
+from serve.capacity.scaling import policy
+from serve.capacity.scaling.replica_capacity import Learned
+from serve.capacity.scaling.signals import Bounds, ModelSignal, PoolSignal
+
+# --- this project's policy in a fleet -------------------------------------------------------------
+
+
+class Ours:
+    """`capacity/scaling/policy.py`, with a capacity that is learned from executions.
+
+    `bounds` are what people allow. `began`: when the control plane started, in seconds.
+    """
+
+    def __init__(
+        self, server: SimulatedServer, bounds: Bounds, *, began: float = -policy.RESTARTED
+    ) -> None:
+        self._server = server
+        self._bounds = bounds
+        self._state = policy.begin(began)
+        self._learned = Learned(server.limit, instances=1, largest=server.largest)
+        self._recent, self._lately = TickWindow(5.0), TickWindow(15.0)
+        self._calls, self._late = TickWindow(60.0), TickWindow(60.0)
+        self._queued, self._computed = TickWindow(60.0), TickWindow(60.0)
+        self._executions: Counter[int] = Counter()
+        self._seconds: defaultdict[int, float] = defaultdict(float)
+        self._answered = 0
+        self._wish: int | None = None
+        self._decided = 0.0
+        self._called = 0.0  # when the last call came
+
+    def __repr__(self) -> str:
+        return f"<Ours wish={self._wish} {self._learned!r}>"
+
+    def decide(self, seen: SeenTick) -> int:
+        """Every five seconds; what was wished before meanwhile."""
+        self._look(seen)
+        if self._wish is not None and seen.at - self._decided < policy.TICK:
+            return self._wish
+        self._learn(seen)
+        self._decided = seen.at
+        self._state, hint = policy.decide(self._state, self._signal(seen), self._bounds)
+        self._wish = hint.desired
+        return hint.desired
+
+    def _look(self, seen: SeenTick) -> None:
+        at = seen.at
+        self._recent.add(at, seen.calls)
+        self._lately.add(at, seen.calls)
+        self._calls.add(at, seen.calls)
+        self._late.add(at, seen.late)
+        self._queued.add(at, seen.queued)
+        self._computed.add(at, seen.computed)
+        for rows, (count, seconds) in seen.executions.items():
+            self._executions[rows] += count
+            self._seconds[rows] += seconds
+        self._answered += seen.answered
+        if seen.calls:
+            self._called = at
+
+    def _learn(self, seen: SeenTick) -> None:
+        """As the control plane reads Triton's counts: once a round."""
+        risen = {rows: (count, self._seconds[rows]) for rows, count in self._executions.items()}
+        self._learned.add(risen, seen.at)
+        passed = seen.at - self._decided
+        if seen.ready and passed:
+            rate = self._answered / passed / seen.ready
+            self._learned.saturated(rate, seen.waiting / seen.ready, seen.at)
+        self._executions.clear()
+        self._seconds.clear()
+        self._answered = 0
+
+    def _signal(self, seen: SeenTick) -> PoolSignal:
+        came, computed = self._calls.total, self._computed.total
+        model = ModelSignal(
+            "m",
+            recent=self._recent.mean,
+            lately=self._lately.mean,
+            waiting=float(seen.waiting),
+            capacity=self._learned.capacity(seen.at),
+            holding=seen.ready,
+            limit=self._server.limit,
+            missed=min(1.0, self._late.total / came) if came else None,
+            pressure=self._queued.total / computed if computed else None,
+        )
+        return PoolSignal(
+            "p",
+            seen.at,
+            seen.ready,
+            seen.starting,
+            (model,),
+            cold_start=self._server.cold_start,
+            idle=seen.at - self._called,
+        )
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+_SMOOTHED = 30  # seconds; bursts that are shorter nobody follows
+
+
+class Oracle:
+    """`plan`: replicas wished for, second by second."""
+
+    def __init__(self, plan: Sequence[int]) -> None:
+        self._plan = plan
+
+    def __repr__(self) -> str:
+        return f"<Oracle for {len(self._plan)} s, at most {max(self._plan)} replicas>"
+
+    @classmethod
+    def knowing(
+        cls,
+        times: Floats,
+        seconds: float,
+        server: SimulatedServer,
+        capacity: float,
+        *,
+        least: int = 1,
+    ) -> "Oracle":
+        """As few as bear what comes; replicas are wished for a cold start before.
+
+        `capacity`: what it lets a replica bear, in calls per second.
+        """
+        count = math.ceil(seconds) + 1
+        rates = np.bincount(np.floor(times).astype(np.int64), minlength=count).astype(float)
+        smooth = np.convolve(rates, np.ones(_SMOOTHED) / _SMOOTHED, mode="same")
+        needs = np.ceil(np.maximum(smooth, 0) / capacity)
+        ahead = int(server.cold_start) + 1
+        plan = [max(least, int(needs[at : at + ahead + 1].max(initial=0))) for at in range(count)]
+        return cls(plan)
+
+    def decide(self, seen: SeenTick) -> int:
+        """What will be needed when it has started."""
+        return self._plan[min(int(seen.at), len(self._plan) - 1)]
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
 
 OURS, ORACLE = "servegate", "oracle"
 CALLS, UTILISATION, KPA, RAY = "hpa-calls", "hpa-utilisation", "kpa", "ray"

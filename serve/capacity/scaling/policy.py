@@ -13,17 +13,40 @@ A miss lowers what is believed of a capacity only where there were enough replic
 own reckoning: those that come a cold start too late are no fault of the capacity.
 
 Where the numbers come from: `docs/autoscaling.md`.
+
+The rate at which calls come: followed at once where it has changed, and smooth where it has not.
+
+What comes in five seconds scatters, with bursty callers far more than by pure chance. So it is told
+from the past how much it scatters:
+
+    σ²    half of the squared difference of two means of five seconds that follow each other; by
+          half in `SCATTER`. A difference counts for 3 σ at most: a jump is none of the scatter.
+    rate  the mean, by half in `SMOOTH`; but within lately ± 2 σ ÷ √3, and at least recent − 2 σ
+
+where `recent` is the mean over 5 s and `lately` over 15 s, whose σ is smaller by √3.
+
+Bounding: a hint says no more than people allow, and that it does.
+
+The memory of a pool: what it needed in the last hour, and what of that is worth keeping ready.
+
+A replica that is kept idle costs its time; one that is missing when calls come back costs as much
+capacity for as long as a start takes. So a level of replicas is kept when, over the last hour,
+
+    Σ min(start, how long it was needed), each time that it was     what keeping it would have saved
+    ≥ `PRICE` · the time for which it was not needed                what keeping it would have cost
+
+So what comes back once in start ÷ `PRICE`, twenty starts, stays. What is kept is busy all the time
+when it is needed again, until more have started.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from types import MappingProxyType
 
-from serve.capacity.scaling.bounds import hint_of
 from serve.capacity.scaling.demand import enough as enough_for
-from serve.capacity.scaling.memory import SLOT, DemandMemory
-from serve.capacity.scaling.rates import Rate, follow
+from serve.capacity.scaling.demand import whole
 from serve.capacity.scaling.signals import (
     Bounds,
     Code,
@@ -33,6 +56,133 @@ from serve.capacity.scaling.signals import (
     ReplicaHint,
     invalid,
 )
+
+# --- the memory of a pool -------------------------------------------------------------------------
+
+
+SLOT, REMEMBERED = 15.0, 3600.0  # seconds
+PRICE = 0.05  # of capacity that is missing, for as much that is idle
+_SLOTS = int(REMEMBERED // SLOT)
+
+
+@dataclass(frozen=True, slots=True)
+class DemandMemory:
+    """The most replicas that were busy all the time, in each slot; the last slot has `number`."""
+
+    number: int = 0
+    needs: tuple[float, ...] = ()
+
+    def noted(self, at: float, need: float) -> "DemandMemory":
+        """One more need, at a time in seconds; slots in which nobody looked were like it."""
+        number = int(at // SLOT)
+        passed = number - self.number
+        if not self.needs or passed >= _SLOTS:
+            return DemandMemory(number, (need,))
+        if passed <= 0:
+            return replace(self, needs=(*self.needs[:-1], max(self.needs[-1], need)))
+        return DemandMemory(number, (*self.needs, *(need,) * passed)[-_SLOTS:])
+
+    @property
+    def seconds(self) -> float:
+        """How long it goes back."""
+        return SLOT * len(self.needs)
+
+    def most(self, seconds: float) -> float:
+        """The most of the last seconds, the present slot included; 0 without any."""
+        return max(self.needs[-1 - int(seconds // SLOT) :], default=0.0)
+
+    def kept(self, least: int, start: float) -> int:
+        """Replicas to keep ready, `least` or more; `start`: seconds that one takes."""
+        wholes = [whole(busy) for busy in self.needs]
+        for level in sorted({need for need in wholes if need > least}, reverse=True):
+            saved = sum(min(start, seconds) for seconds in _runs(wholes, level))
+            unused = SLOT * sum(need < level for need in wholes)
+            if saved >= PRICE * unused:
+                return level
+        return least
+
+
+def _runs(needs: list[int], level: int) -> Iterator[float]:
+    """For how many seconds it was needed, each time."""
+    for is_needed, run in groupby(needs, lambda need: need >= level):
+        if is_needed:
+            yield SLOT * sum(1 for _ in run)
+
+
+# --- bounding -------------------------------------------------------------------------------------
+
+
+def hint_of(
+    signal: PoolSignal,
+    bounds: Bounds,
+    desired: int,
+    demand: float,
+    reasons: tuple[Reason, ...],
+    confidence: str = "high",
+) -> ReplicaHint:
+    """Within what people allow."""
+    codes = {one.code for one in reasons}
+    said = list(reasons)
+    has_none = Code.IDLE in codes or not signal.ready + signal.starting
+    least = 0 if bounds.to_zero and has_none else bounds.least
+    if desired < least:
+        desired = least
+        said.append(Reason(Code.LEAST, f"the minimum is {least}"))
+    most = bounds.highest
+    if desired > most:
+        code = Code.MOST if most == bounds.most else Code.BUDGET
+        said.append(Reason(code, f"{desired} are needed, but the limit is {most}"))
+        desired = most
+    return ReplicaHint(
+        signal.name,
+        desired,
+        signal.ready,
+        signal.starting,
+        demand,
+        tuple(said),
+        confidence,
+    )
+
+
+# --- the rate at which calls come -----------------------------------------------------------------
+
+
+RECENT, LATELY = 5.0, 15.0  # seconds
+SMOOTH, SCATTER = 60.0, 120.0  # seconds
+SURE = 2.0  # σ
+_OUTLIER = 3.0  # σ
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Calls per second. `variance`: σ² of `recent`, which was `last`."""
+
+    now: float
+    variance: float
+    last: float
+
+
+def follow(known: Rate | None, recent: float, lately: float, passed: float) -> Rate:
+    """The rate after so many more seconds; None where nothing is known yet."""
+    if known is None:
+        return Rate(lately, lately / RECENT, recent)
+    chance = max(known.variance, lately / RECENT)  # a Poisson process scatters so at least
+    rest = min((recent - known.last) ** 2 / 2, _OUTLIER**2 * chance)
+    variance = known.variance + _share(passed, SCATTER) * (rest - known.variance)
+    sigma = math.sqrt(max(variance, lately / RECENT))
+    near = SURE * sigma / math.sqrt(LATELY / RECENT)
+    mean = known.now + _share(passed, SMOOTH) * (recent - known.now)
+    now = max(min(mean, lately + near), lately - near, recent - SURE * sigma, 0.0)
+    return Rate(now, variance, recent)
+
+
+def _share(passed: float, half: float) -> float:
+    """How much of the new replaces the old."""
+    return 1.0 - math.exp2(-passed / half)
+
+
+# --- the policy -----------------------------------------------------------------------------------
+
 
 TICK = 5.0  # seconds from one decision to the next
 HELD = 180.0  # seconds

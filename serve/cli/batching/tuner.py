@@ -1,34 +1,153 @@
-"""`servegate batching tune`: from the options to a bench, from measurements to a report."""
+"""`servegate batching tune`: from the options to a bench, from measurements to a report.
+
+What is seen of a tuning while it goes.
+
+| where         | what is seen                                                              |
+|---------------|---------------------------------------------------------------------------|
+| on a terminal | a bar of the budget, and two lines: what is measured, and the best so far |
+| in a log      | a line for each measurement                                               |
+| with --json   | an event `progress` for each measurement                                  |
+
+The load of a tuning: what calls bring, from the options to lanes with every body in them.
+"""
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from serve.capacity.search import Halving, candidates
+from serve.cli.asked import ModelReference
 from serve.cli.batching.rollout_progress import ConfigurationFollower, send
-from serve.cli.batching.tune_load import TuningLoad
-from serve.cli.batching.tune_progress import watching
 from serve.cli.batching.tune_wish import PreparedTuning, TuningRequest, numbers_of, prepare
+from serve.cli.callers import HttpCaller
 from serve.cli.channel import Channel
 from serve.cli.client import connect
 from serve.cli.endings import INTERRUPTED
 from serve.cli.infer import RecordedModel
+from serve.cli.load.check import check_lanes
+from serve.cli.load.inputs import InputRequest, read_requests
 from serve.cli.load.interrupts import Stopping, until_stopped
 from serve.cli.load.report_folder import machine, versions
-from serve.cli.talk import CommandTalk
+from serve.cli.output import say
+from serve.cli.still_bar import StillBar
+from serve.cli.talk import Bars, CommandTalk, JsonEvents, duration
 from serve.core.errors import Invalid, ServegateError
-from serve.load.tuner.bench import opened
+from serve.load import encoded_bodies
+from serve.load.encoded_bodies import CallWay
+from serve.load.plan import Lane, LaneProtocol
+from serve.load.traces import read_trace
+from serve.load.tuner.bench import LoadBench, opened
 from serve.load.tuner.execution_counts import Statistics
-from serve.load.tuner.measurements import Measuring, Stopped, mean_rows, parse_rows
+from serve.load.tuner.measurements import (
+    MeasuredWorkload,
+    Measuring,
+    Stopped,
+    mean_rows,
+    parse_rows,
+)
 from serve.load.tuner.outcome import TuningOutcome, outcome_of, tuned_of
 from serve.load.tuner.report import document, keep
 from serve.load.tuner.session import Session
 from serve.load.tuner.setups import normal, setup_of
 from serve.load.tuner.state import TuningState, TuningSubject
+from serve.tensors.metadata import Metadata
+
+if TYPE_CHECKING:
+    from serve.load.tuner.session import Now
+
+
+# --- the load of a tuning -------------------------------------------------------------------------
+
+
+_TIMEOUT = 30.0  # seconds for the first calls
+
+
+@dataclass(frozen=True, slots=True)
+class TuningLoad:
+    """`rows` of calls as `1:80,8:20`, `inputs` as `servegate infer` takes them, and a trace."""
+
+    rows: str
+    inputs: tuple[str, ...]
+    trace: Path | None
+
+    def workload(
+        self, bench: LoadBench, preprocessing: Callable[[], Mapping[str, Any]]
+    ) -> tuple[MeasuredWorkload, tuple[str, ...]]:
+        """The calls, and notes for people. Each kind was made once, so what is wrong is told."""
+        with HttpCaller(bench.http, timeout=_TIMEOUT) as caller:
+            metadata = caller.metadata(ModelReference(bench.name, str(bench.version)))
+        sizes = parse_rows(self.rows)
+        if not all(one.has_batch for one in metadata.inputs.values()) and sizes != ((1, 1.0),):
+            raise Invalid(
+                f"--rows {self.rows} does not fit model '{bench.name}'",
+                why="not every input has a batch dimension",
+                try_this="leave --rows out",
+            )
+        made = [self._lane(bench, metadata, preprocessing, *one) for one in sizes]
+        lanes = tuple(lane for lane, _ in made)
+        notes = (note for _, some in made for note in some)
+        told = (*notes, *check_lanes(lanes, timeout=_TIMEOUT))
+        trace = read_trace(self.trace) if self.trace else ()
+        return MeasuredWorkload(lanes, mean_rows(sizes), trace), tuple(dict.fromkeys(told))
+
+    def _lane(
+        self,
+        bench: LoadBench,
+        metadata: Metadata,
+        preprocessing: Callable[[], Mapping[str, Any]],
+        rows: int,
+        share: float,
+    ) -> tuple[Lane, tuple[str, ...]]:
+        wish = InputRequest(self.inputs, batch=rows if rows > 1 else 0)
+        ready = read_requests(bench.name, metadata, wish, preprocessing)
+        asked = encoded_bodies.RequestedVersion(bench.name, str(bench.version), ready.datatypes)
+        way = CallWay(LaneProtocol.GRPC, bench.address, share)
+        (lane,) = encoded_bodies.lanes((way,), ready.requests, asked)
+        return replace(lane, name=f"grpc, {rows} rows"), ready.notes
+
+
+# --- what is seen of a tuning while it goes -------------------------------------------------------
+
+
+Watch = Callable[["Now"], None]
+
+
+@contextmanager
+def watching(talk: CommandTalk) -> Iterator[Watch]:
+    """What takes the progress."""
+    if isinstance(talk, JsonEvents):
+        yield lambda now: talk.tell("progress", **asdict(now))
+    elif isinstance(talk, Bars):
+        bar = StillBar()
+        try:
+            yield partial(_drawn, bar)
+        finally:
+            bar.close()
+    else:
+        yield lambda now: say(line(now))
+
+
+def line(now: "Now") -> str:
+    """`rung 1: batch 8, 1 instance at 120/s; best 100/s with …; 2 min left`."""
+    best = f"; best {now.best}" if now.best else ""
+    return f"{now.text}{best}; {duration(now.left)} left"
+
+
+def _drawn(bar: StillBar, now: "Now") -> None:
+    text = f"{duration(now.left)} left  {now.text}"
+    if now.best:
+        text += f"\nbest: {now.best}"
+    bar.show(text, now.share)
+
+
+# --- `servegate batching tune` --------------------------------------------------------------------
+
 
 _MOST = 40  # measurements of a search
 _WITHIN = 1800.0  # seconds for bringing a change to all replicas

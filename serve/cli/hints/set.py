@@ -41,8 +41,8 @@ def set_pool(
             _BOUNDS,
             "TEXT",
             "Bounds for a time of day: '[DAYS] FROM-TO [ZONE] least=N most=N' (repeatable). The "
-            "given schedules replace all existing ones; '' removes them. If several apply, the "
-            "first one wins.",
+            "given schedules replace all existing ones; '' removes all schedules. If several "
+            "apply, the first one wins.",
         ),
     ] = None,
     group: Annotated[

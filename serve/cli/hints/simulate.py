@@ -109,7 +109,7 @@ Every = Annotated[
     option(
         _POLICIES,
         "",
-        "Run each policy with several sets of parameters, not only with its default.",
+        "Run each policy with several sets of parameters, not only with its default set.",
         "--all-parameters",
     ),
 ]

@@ -141,7 +141,8 @@ MetricsUrl = Annotated[
     option(
         "Connection",
         "URL",
-        "URL of the metrics port (default: the gateway of servegate.toml in this folder).",
+        "URL of the metrics port (default: the gateway that servegate.toml in this folder "
+        "configures).",
         "--metrics-url",
         envvar="SERVEGATE_METRICS_URL",
     ),

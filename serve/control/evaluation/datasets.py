@@ -8,25 +8,73 @@ A new upload under the same name is a new revision of other packs. A row that is
 revision, too: rows that were added share the last pack, which is written anew while it is small.
 The newest revisions stay, so that what was evaluated with them can be looked at. Where objects are
 in a bucket, packs are read through a cache in the state folder.
+
+A single row of what somebody has tried: a file's bytes, by its name, as cells.
 """
 
 import asyncio
 import contextlib
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
+from pathlib import Path, PurePath
+from types import MappingProxyType
+
+import numpy as np
 
 from serve.control.artifacts.objects import Objects
 from serve.control.evaluation.dataset import Dataset, DatasetRows, PackOf, check_dataset_name
+from serve.control.evaluation.formats.folder import IMAGES, picture
 from serve.control.evaluation.pack_writer import PackWriter
 from serve.control.evaluation.packs import Packs, read_whole
 from serve.control.evaluation.pictures import png
-from serve.control.evaluation.rows import Fresh, Table
-from serve.control.evaluation.single import cells_of
+from serve.control.evaluation.rows import LARGEST_CELL, Fresh, Table
 from serve.core.errors import Conflict, Invalid, NotFound
+from serve.tensors import given_files as files
+from serve.tensors.datatypes import Array, to_json
 from serve.tensors.input_forms import GivenInput, InputForm
+
+# --- a single row of what somebody has tried ------------------------------------------------------
+
+
+_FORMS: Mapping[str, InputForm] = MappingProxyType(
+    {".npy": InputForm.NPY, ".csv": InputForm.CSV, ".txt": InputForm.TEXT, ".json": InputForm.JSON}
+)
+
+
+def cells_of(data: bytes, filename: str) -> dict[str, GivenInput]:
+    """What a row was given; files of several arrays, and whole requests, by input.
+
+    A name that says nothing is a picture's. `Invalid` for what cannot be read.
+    """
+    suffix = PurePath(filename).suffix.lower()
+    if suffix == ".npz":
+        return _each(files.npz_arrays(data, filename, LARGEST_CELL), filename)
+    if suffix == ".json":
+        document = files.json_document(data, filename)
+        if isinstance(document, dict):
+            return _each(files.request_inputs(document, filename), filename)
+    if suffix in IMAGES or suffix not in _FORMS:
+        return {"": picture(data, filename)}
+    return {"": GivenInput(_FORMS[suffix], data, filename)}
+
+
+def _each(arrays: Mapping[str, Array], filename: str) -> dict[str, GivenInput]:
+    return {name: _given(array, filename) for name, array in arrays.items()}
+
+
+def _given(array: Array, filename: str) -> GivenInput:
+    if array.dtype.kind == "O":  # texts, which NPY would pickle
+        return GivenInput(InputForm.JSON, json.dumps(to_json(array)).encode(), filename)
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return GivenInput(InputForm.NPY, file.getvalue(), filename)
+
+
+# --- datasets -------------------------------------------------------------------------------------
+
 
 KEPT = 20  # revisions of a dataset
 MOST_DATASETS = 1000

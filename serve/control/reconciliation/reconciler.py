@@ -12,36 +12,186 @@ A published version goes through this on every replica, one after the other:
 
 What answers wrongly is barred and loaded anew; what fails is tried again after 10 s, doubled up to
 5 min.
+
+Resting: the rounds of one replica that can be left out, because nothing can have changed.
+
+Most rounds find nothing to do, and in a large fleet they would be most of what the control plane
+does. A round that has left nothing to do is not repeated
+
+| before                                                         | such as                      |
+|----------------------------------------------------------------|------------------------------|
+| what it has read is another: what the replica holds, what is   | a version was published, or  |
+| wanted of its pool, what is wanted elsewhere or nowhere        | the replica was restarted    |
+| something there is barred, or it joins                         | it answers wrongly           |
+| somebody asks for it                                           | `load_again`                 |
+| half a minute has passed                                       | what nobody has thought of   |
+
+Equal is what is the same object (`control/inventory.py`), so that it takes a moment to see.
+
+Watching: what one replica holds, asked again and again, and what it means when it is another.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from types import MappingProxyType
 
 from serve.control.decisions import Decisions
 from serve.control.deliveries.delivery import Delivery
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
+from serve.control.observations import Held, Observation
 from serve.control.reconciliation.agenda import Agenda
 from serve.control.reconciliation.busy_replicas import NoSpare, Steering
 from serve.control.reconciliation.flavours import Flavouring
-from serve.control.reconciliation.idle_rounds import Resting
 from serve.control.reconciliation.loader import Loader
 from serve.control.reconciliation.loans import Lending
 from serve.control.reconciliation.looks import Looks
-from serve.control.reconciliation.plan import Load, Step, removes, takes_time
+from serve.control.reconciliation.plan import Load, Step, held_of, removes, takes_time
 from serve.control.reconciliation.proofs import Proof, Proving
 from serve.control.reconciliation.server_settings import ServerSettings
-from serve.control.reconciliation.watch import ReplicaWatch
 from serve.control.snapshots import Publisher
 from serve.control.versions import PublishedVersion
-from serve.core.errors import Unavailable
+from serve.core.errors import ServegateError, Unavailable
 from serve.core.flavours import UNKNOWN, Machine
 from serve.processes.failpoints import reach
-from serve.triton.control import NotExplicit, Settings, TritonControl
+from serve.triton.control import IndexEntry, NotExplicit, Settings, TritonControl
 
 _log = logging.getLogger("servegate.reconciler")
+
+# --- watching -------------------------------------------------------------------------------------
+
+
+class ReplicaWatch:
+    """Looks at one replica; the fleet, and who acts there, hear what came of it."""
+
+    def __init__(
+        self,
+        name: str,
+        control: TritonControl,
+        *,
+        fleet: Fleet,
+        inventory: Inventory,
+        flavouring: Flavouring,
+        loader: Loader,
+        settings: ServerSettings,
+    ) -> None:
+        self._name = name
+        self._control = control
+        self._fleet = fleet
+        self._inventory = inventory
+        self._flavouring = flavouring
+        self._loader = loader
+        self._settings = settings
+        self._cannot_list = False
+        self._listed: tuple[tuple[IndexEntry, ...], Held] = ((), MappingProxyType({}))
+
+    def __repr__(self) -> str:
+        return f"<ReplicaWatch {self._name} holds={len(self._listed[1])}>"
+
+    async def look(self) -> bool:
+        """Ask once; whether there is news."""
+        try:
+            held = self._held(await self._control.index())
+            news = self._saw(held)
+            pool = self._fleet.observations[self._name].replica.pool
+            self._loader.give_up_unwanted(self._inventory.for_pool(pool))
+            if self._inventory.is_discovering and await self._inventory.learn(self._control, held):
+                news = True
+        except Unavailable as error:
+            news = self._lost(error.why or str(error))
+        except ServegateError as error:  # it answers, but cannot list: what it holds, it holds
+            if not self._cannot_list:
+                _log.warning("replica %s cannot list its models: %s", self._name, error)
+            self._cannot_list = True
+            return False
+        else:
+            self._cannot_list = False
+        return news
+
+    def _held(self, listed: tuple[IndexEntry, ...]) -> Held:
+        """What is listed as ready; the same list, which is the same object, is read once."""
+        if listed is not self._listed[0]:
+            self._listed = listed, held_of(listed)
+            self._loader.loading = frozenset(one.model for one in listed if one.state == "LOADING")
+        return self._listed[1]
+
+    def _saw(self, held: Held) -> bool:
+        news = self._fleet.saw(self._name, held)
+        self._flavouring.back(held)
+        if news and not held:  # it has just started, or lost everything
+            self._fleet.joining.add(self._name)
+            self._settings.forget()
+        return news
+
+    def _lost(self, why: str) -> bool:
+        news = self._fleet.lost(self._name, why)
+        self._settings.forget()  # it may come back as another process
+        self._flavouring.lost()
+        self._loader.give_up_hung()
+        self._loader.lost()
+        if news:
+            _log.warning("replica %s is lost: %s", self._name, why)
+        return news
+
+
+# --- resting --------------------------------------------------------------------------------------
+
+
+REPEATED = 30.0  # seconds
+
+
+class Resting:
+    """Of one replica. `clock`: monotonic seconds."""
+
+    def __init__(
+        self, name: str, fleet: Fleet, inventory: Inventory, *, clock: Callable[[], float]
+    ) -> None:
+        self._name = name
+        self._fleet = fleet
+        self._inventory = inventory
+        self._clock = clock
+        self._read: tuple[object, ...] = ()  # by the round that left nothing to do
+        self._until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Resting {self._name} {'yes' if self._read else 'no'}>"
+
+    def holds(self, seen: Observation) -> bool:
+        """Whether a round would find what the last one has left: nothing to do."""
+        if not self._read or self._clock() >= self._until:
+            return False
+        if self._name in self._fleet.joining or self._fleet.barred.has_any(self._name):
+            return False
+        now = self._reads(seen)
+        return all(one is other for one, other in zip(now, self._read, strict=True))
+
+    def begin(self) -> None:
+        """Nothing is left to do, as far as steps and files go."""
+        seen = self._fleet.observations[self._name]
+        pool, failures = seen.replica.pool, self._fleet.failures
+        wanted = self._inventory.for_pool(pool)
+        leaves = seen.held.keys() & self._inventory.elsewhere(pool)
+        if not leaves and not any((self._name, name) in failures for name in wanted):
+            self._read, self._until = self._reads(seen), self._clock() + REPEATED
+
+    def end(self) -> None:
+        """The next round is taken."""
+        self._read = ()
+
+    def _reads(self, seen: Observation) -> tuple[object, ...]:
+        inventory, pool = self._inventory, seen.replica.pool
+        return (
+            seen,
+            inventory.for_pool(pool),
+            inventory.removed,
+            inventory.elsewhere(pool),
+            inventory.server_settings,
+        )
+
+
+# --- the reconciler -------------------------------------------------------------------------------
 
 
 class ReplicaKeeper:

@@ -23,7 +23,7 @@ class HintMeters:
         """All families, of every pool."""
         desired = _family("desired_replicas", "Desired replicas of a pool", "pool")
         ready = _family("ready_replicas", "Replicas of a pool that are ready", "pool")
-        text = "Demand for a model, in fully utilised replicas"
+        text = "Demand for a model in a pool, as a number of fully utilised replicas"
         demand = _family("pool_demand", text, "pool", "model")
         text = "Calls per second that one replica sustains while it meets the model's objective"
         capacity = _family("replica_capacity", text, "pool", "model")

@@ -8,10 +8,33 @@
 All ratios are sums divided by sums, over every replica and version: each call counts once. (The
 mean of the ratios of all models that are loaded, most of which nobody calls, is another number:
 triton-inference-server issue 8979.)
+
+Cold starts: how long it takes from the wish for a replica until it can be called.
+
+Only those count that somebody wished for while we looked on: a replica that was there when the
+control plane started, or that was lost and came back, tells nothing of that.
+
+Presence: which replicas a pool has, which of them can be called, and how many are to come.
+
+| a replica                                         | is       |
+|---------------------------------------------------|----------|
+| answers, and holds what it should                 | ready    |
+| answers, and lacks something yet that it came for | starting |
+| was not seen yet, or lost not long ago            | starting |
+| was lost long ago, and others are ready           | nothing  |
+| was lost long ago, as all others, unless the pool | starting |
+| may have none                                     |          |
+| is about to leave                                 | nothing  |
+| was wished for, and has not joined yet            | starting |
+
+A replica that is lost is mostly started anew by whoever runs it, so a hint must not forget it: the
+next one would be followed by stopping another. A control plane that has lost sight of a whole pool
+must not advise to stop it. One that only loads something is ready all the same.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +45,118 @@ from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.scaling.arrivals import ModelArrivals
 from serve.control.scaling.capacities import Capacities
-from serve.control.scaling.cold_starts import ColdStarts
 from serve.control.scaling.models import Called, called, waiting
-from serve.control.scaling.presence import NOBODY, Present, present, ready_of
 from serve.control.scaling.setups import Setups, Where
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.triton.model_counters import NOTHING, Counters, total
+
+# --- presence -------------------------------------------------------------------------------------
+
+
+_PATIENCE, _STARTS = 120.0, 3.0  # seconds, and cold starts, for which a lost replica is expected
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """One pool: the names of the replicas that can be called, and how many are to come."""
+
+    ready: tuple[str, ...] = ()
+    starting: int = 0
+
+
+NOBODY = Present()
+
+
+def ready_of(fleet: Fleet) -> tuple[str, ...]:
+    """All replicas that can be called, of all pools."""
+    return tuple(
+        name for name in fleet.observations if fleet.is_present(name) and name not in fleet.joining
+    )
+
+
+def present(
+    fleet: Fleet,
+    pools: Iterable[str],
+    ready: Collection[str],
+    *,
+    now: float,
+    began: float,
+    wished: Mapping[str, int],
+    cold_starts: Mapping[str, float],
+    sleepers: Collection[str] = (),
+) -> dict[str, Present]:
+    """Every pool. `began`: since when anybody looks; `wished`: replicas that are yet to join.
+
+    `sleepers`: pools that may have none.
+    """
+    are_ready, coming = set(ready), dict(wished)
+    found: dict[str, list[str]] = {pool: [] for pool in pools}
+    gone: dict[str, int] = {}
+    for name, one in fleet.observations.items():
+        pool = one.replica.pool
+        if fleet.is_retired(name):
+            continue
+        if name in are_ready:
+            found.setdefault(pool, []).append(name)
+            continue
+        patience = max(_PATIENCE, _STARTS * cold_starts.get(pool, 0.0))
+        if one.is_up or now - max(one.since, began) < patience:
+            coming[pool] = coming.get(pool, 0) + 1
+        else:
+            gone[pool] = gone.get(pool, 0) + 1
+    for pool, count in gone.items():
+        if not found.get(pool) and pool not in sleepers:
+            coming[pool] = coming.get(pool, 0) + count
+    return {
+        pool: Present(tuple(sorted(names)), coming.get(pool, 0)) for pool, names in found.items()
+    }
+
+
+# --- cold starts ----------------------------------------------------------------------------------
+
+
+USUAL = 60.0  # seconds, until one was seen
+_KEPT = 20  # starts of a pool
+_QUANTILE = 0.9
+
+
+class ColdStarts:
+    """By pool. `clock`: that of the fleet's times."""
+
+    def __init__(self, fleet: Fleet, *, clock: Callable[[], float]) -> None:
+        self._fleet = fleet
+        self._clock = clock
+        self._took: dict[str, deque[float]] = {}
+        self._known: set[tuple[str, float]] = set()  # replicas that are ready, and when they joined
+
+    def __repr__(self) -> str:
+        return f"<ColdStarts { ({pool: len(took) for pool, took in self._took.items()}) }>"
+
+    def look(self, ready: Collection[str]) -> None:
+        """These replicas can be called now; those of them that are new have started."""
+        now = self._clock()
+        seen = self._fleet.observations
+        found: set[tuple[str, float]] = set()
+        for name in ready:
+            one = seen[name]
+            if one.joined_at is None or one.wished_at is None:
+                continue
+            found.add((name, one.joined_at))
+            if (name, one.joined_at) not in self._known:
+                took = self._took.setdefault(one.replica.pool, deque(maxlen=_KEPT))
+                took.append(max(0.0, now - one.wished_at))
+        joined = {(name, one.joined_at) for name, one in seen.items() if one.joined_at is not None}
+        self._known = (self._known | found) & joined
+
+    def of(self, pool: str) -> float:
+        """The 90th percentile of the last ones, in seconds."""
+        took = sorted(self._took.get(pool, ()))
+        return took[math.ceil(_QUANTILE * len(took)) - 1] if took else USUAL
+
+
+# --- signals --------------------------------------------------------------------------------------
+
 
 Gpus = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by replica, by UUID, what is known
 _FEW = 1e-6  # calls per second of who only waits

@@ -14,11 +14,10 @@ import numpy as np
 
 from serve.control.artifacts.objects import Objects
 from serve.control.gateway import STREAM, Answered
-from serve.control.tries.drawings import drawing
 from serve.control.tries.examples import Examples
 from serve.control.tries.messages import Datatypes, Tensors, pack
 from serve.control.tries.outputs import differences
-from serve.control.tries.picture import picture, png
+from serve.control.tries.picture import drawing, picture, png
 from serve.control.tries.records import InputLine, OutputDifference, Try, TrySide
 from serve.control.tries.requests import EXAMPLE, Offered, TryRequest
 from serve.control.tries.sides import PreparedSide, Sides, failed

@@ -5,30 +5,222 @@ and writes all weights into messages after each, whose memory is never given bac
 up, because a graph is full of cycles. So the passes are first run in place, nothing is written
 until the end, and the garbage is collected after each. Only when a pass fails, which is rare, the
 work is done again with copies.
+
+What tf2onnx says while it works. It goes on after errors, which only its log tells.
+
+A translation counts only when the log has no error: without a look at it, an operator that has no
+counterpart stays in the graph, which nothing can load.
+
+One signature of a SavedModel as a frozen graph: weights are constants, calls are inlined.
 """
 
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import onnx
 import tensorflow as tf
-from tf2onnx import optimizer, tfonnx, utils
+from tf2onnx import optimizer, tf_loader, tfonnx, utils
 
 from serve.conversion.events import Tell
 from serve.conversion.faults import failed
+from serve.conversion.graphs.names import without_calls
 from serve.conversion.request import ConversionRequest
 from serve.conversion.translation import handlers
-from serve.conversion.translation.frozen_graph import LARGEST, Frozen, freeze
-from serve.conversion.translation.order import make_orders_repeatable
+from serve.conversion.translation.channels import TO_FIRST, TO_LAST
+from serve.conversion.translation.order import by_keys, make_orders_repeatable
 from serve.conversion.translation.source_model import SourceModel
-from serve.conversion.translation.talk import heard
 from serve.core.errors import ConversionFailed
 from serve.tensors.signature import ModelSignature
+
+# --- one signature of a SavedModel as a frozen graph ----------------------------------------------
+
+
+LARGEST = (1 << 31) - 1  # bytes of a protobuf message
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frozen:
+    """A GraphDef, its tensors, what the signature calls each, and the lookup tables in it."""
+
+    graph: Any
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    names: Mapping[str, str]
+    tables: Mapping[bytes, Any]
+
+
+def freeze(source: SourceModel, channels_first: Collection[str]) -> Frozen:
+    """The graph of the signature, whose tensors are in the order of `source.signature`.
+
+    A function around the signature gives each tensor a place of its own: so an input that is not
+    used and an output that is given twice stay, and nothing depends on the order TensorFlow has.
+    """
+    weights = sum(_size(variable) for variable in source.function.graph.variables)
+    if weights > LARGEST:
+        raise failed("model_too_large", f"its weights have {weights} bytes, the limit is {LARGEST}")
+    traced = _around(source, channels_first)
+    count = len(source.signature.inputs)
+    inputs = [tensor.name for tensor in traced.inputs[:count]]
+    outputs = [tensor.name for tensor in traced.outputs]
+    if _has_tables(traced):  # they are looked for in an optimised graph only
+        graph, found = tf_loader.from_trackable(source.loaded, traced, inputs, outputs, False)
+        tables = {name: by_keys(*table) for name, table in found.items()}
+    else:
+        graph, tables = _lean(source, traced, inputs, outputs), {}
+    names = dict(zip(inputs, (spec.name for spec in source.signature.inputs), strict=True))
+    names |= zip(outputs, (spec.name for spec in source.signature.outputs), strict=True)
+    return Frozen(graph, tuple(inputs), tuple(outputs), names, tables)
+
+
+def _lean(source: SourceModel, traced: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """The same in a third of the memory: nothing holds all weights twice at once."""
+    graph, _ = tf_loader.from_trackable(source.loaded, traced, inputs, outputs, True)
+    graph = tf_loader.fix_freezing_errors_part2(graph)
+    if graph.ByteSize() > LARGEST:
+        raise failed("model_too_large", f"it has {graph.ByteSize()} bytes, the limit is {LARGEST}")
+    gc.collect()  # a graph is full of cycles, each with all weights
+    with tf.Graph().as_default():
+        return tf_loader.tf_optimize(inputs, outputs, graph)
+
+
+def _has_tables(traced: Any) -> bool:
+    graph = traced.graph.as_graph_def()
+    functions = (node for function in graph.library.function for node in function.node_def)
+    return any("Table" in node.op for node in (*graph.node, *functions))
+
+
+def _around(source: SourceModel, channels_first: Collection[str]) -> Any:
+    """The signature as a function of its inputs by place, giving its outputs by place."""
+    keys = [spec.name for spec in source.signature.inputs]
+    specs = dict(source.function.structured_input_signature[1])
+
+    def call(*tensors: Any) -> list[Any]:
+        given = {
+            key: tf.transpose(tensor, TO_LAST) if key in channels_first else tensor
+            for key, tensor in zip(keys, tensors, strict=True)
+        }
+        answer = source.function(**given)
+        return [
+            tf.identity(answer[spec.name], name=f"output_{place}")
+            for place, spec in enumerate(source.signature.outputs)
+        ]
+
+    wanted = [
+        tf.TensorSpec(
+            _first(specs[key].shape) if key in channels_first else specs[key].shape,
+            specs[key].dtype,
+            name=f"input_{place}",
+        )
+        for place, key in enumerate(keys)
+    ]
+    return tf.function(call, autograph=False).get_concrete_function(*wanted)
+
+
+def _first(shape: Any) -> list[int | None]:
+    sizes = shape.as_list()
+    return [sizes[axis] for axis in TO_FIRST]
+
+
+def _size(variable: Any) -> int:
+    return int(variable.shape.num_elements() or 0) * int(variable.dtype.size)
+
+
+# --- talk -----------------------------------------------------------------------------------------
+
+
+_LOGGER = "tf2onnx"
+_UNMAPPED = "Tensorflow op [%s: %s] is not supported"
+_NOT_CONVERTED = "Failed to convert node"
+
+
+class TranslationTalk(logging.Handler):
+    """The errors that were said, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.errors.append(record)
+
+    def fault(self, error: Exception | None = None) -> ConversionFailed | None:
+        """The fault of the first error that names a node, else of any; None when none was said."""
+        for record in self.errors:
+            if (found := _unmapped(record)) or (found := _not_converted(record)):
+                return found
+        if error is not None:
+            return failed(
+                "invalid_graph", f"tf2onnx fails with {type(error).__name__}: {_line(error)}"
+            )
+        if self.errors:
+            return failed("invalid_graph", f"tf2onnx reports: {_line(self.errors[0].getMessage())}")
+        return None
+
+
+@contextmanager
+def heard() -> Iterator[TranslationTalk]:
+    """Listen to tf2onnx."""
+    talk, logger = TranslationTalk(), logging.getLogger(_LOGGER)
+    logger.addHandler(talk)
+    try:
+        yield talk
+    finally:
+        logger.removeHandler(talk)
+
+
+def _unmapped(record: logging.LogRecord) -> ConversionFailed | None:
+    if record.msg != _UNMAPPED or not isinstance(record.args, tuple):
+        return None
+    node, operator = map(str, record.args)
+    node = without_calls(node)
+    return failed(
+        "unsupported_operator",
+        f"{operator} has no ONNX equivalent (node {node})",
+        operator=operator,
+        node=node,
+    )
+
+
+def _not_converted(record: logging.LogRecord) -> ConversionFailed | None:
+    """A handler refused the node; its summary holds the operator, and the exception says why."""
+    if not str(record.msg).startswith(_NOT_CONVERTED) or not isinstance(record.args, tuple):
+        return None
+    name, handler, summary = record.args
+    node = without_calls(str(name))
+    raised = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    operator = _operator(str(summary)) or getattr(handler, "__qualname__", "").partition(".")[0]
+    return failed(
+        "unsupported_operator",
+        f"{operator} cannot be converted in this form (node {node}): {_reason(raised)}",
+        operator=operator,
+        node=node,
+    )
+
+
+def _operator(summary: str) -> str:
+    for line in summary.splitlines():
+        if line.startswith("OP="):
+            return line.removeprefix("OP=")
+    return ""
+
+
+def _reason(raised: object) -> str:
+    return _line(raised).removeprefix("make_sure failure: ")
+
+
+def _line(words: object) -> str:
+    lines = [line.strip() for line in str(words).strip().splitlines() if line.strip()]
+    return (lines or [type(words).__name__])[0][:300]
+
+
+# --- a SavedModel's signature as an ONNX graph, by tf2onnx ----------------------------------------
+
 
 PRODUCER = "servegate"
 

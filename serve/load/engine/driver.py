@@ -5,26 +5,225 @@
        │ recorded      │                                       │ answers come     │
 
 All else happens in callbacks of the loop: answers end calls, and calls that waited start.
+
+An alarm clock for one greenlet, by the kernel's timerfd.
+
+epoll counts in whole milliseconds, and so do gevent's own timers: a start would be late by half a
+millisecond on average, as long as some answers take. A timerfd is late by what it takes to wake.
+
+The open loop: calls start when they are meant to, whatever has become of those before them.
+
+An arrival for which there is no connection waits, and its latency grows meanwhile, as its user's
+would. In a lane with sequences an arrival is a whole sequence: each of its calls is meant to start
+when the one before it ends, even where that one failed, so that the server hears of the end.
+
+The closed loop: users who wait for each answer before they call again.
+
+A user's next call is due `think` seconds after the answer, and not before `period` seconds after
+the last start. So a slow answer moves all that would have come after it, and the slowness is seen
+by one call only: this loop is here because everybody measures so, and to show the difference.
 """
 
 from __future__ import annotations
 
+import ctypes
+import heapq
 import itertools
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from gevent import get_hub
+
 from serve.load.arrivals import opening_rate, starts
-from serve.load.engine.alarm import Alarm
-from serve.load.engine.closed_loop import ClosedLoop, first_starts
-from serve.load.engine.lane_calls import LaneCalls, choices
-from serve.load.engine.open_loop import OpenLoop
+from serve.load.engine.lane_calls import Body, LaneCalls, choices
 from serve.load.engine.recorder import WindowRecorder
 from serve.load.engine.senders import Sender
 from serve.load.plan import Arrivals, Closed, LoadPlan
 from serve.load.record import RecordWindow
 from serve.load.sequences import IDS
+
+# --- the closed loop ------------------------------------------------------------------------------
+
+
+_STAGGER = 0.001  # seconds between the first calls of users who neither think nor keep a pace
+_STAGGER_MOST = 0.5
+
+User = Iterator[tuple[LaneCalls, Body]]
+
+
+def first_starts(
+    users: int, *, spread: float, worker: int = 0, workers: int = 1
+) -> tuple[float, ...]:
+    """When this worker's users begin: all users of the run at equal steps over `spread` seconds."""
+    spread = spread or min(users * _STAGGER, _STAGGER_MOST)
+    return tuple(spread * user / users for user in range(worker, users, workers))
+
+
+class ClosedLoop:
+    """`firsts`: when each user begins, by the clock. `choice`: the lane of each user's next call.
+
+    `hasten` is called with a time at which something is due earlier than `wake` has said.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[LaneCalls],
+        *,
+        firsts: Sequence[float],
+        choice: Iterator[LaneCalls],
+        think: float = 0.0,
+        period: float = 0.0,
+        hasten: Callable[[float], None],
+    ) -> None:
+        self._lanes = lanes
+        self._think = think
+        self._period = period
+        self._hasten = hasten
+        self._due = [(first, number) for number, first in enumerate(firsts)]
+        self._users = [_calls(choice) for _ in firsts]
+        heapq.heapify(self._due)
+
+    def __repr__(self) -> str:
+        return f"<ClosedLoop of {len(self._users)} users, {len(self._due)} at rest>"
+
+    def wake(self, now: float) -> float:
+        """Start all that is due, in order; returns when the next will be, as far as is known."""
+        while self._due and self._due[0][0] <= now:
+            due, user = heapq.heappop(self._due)
+            self._call(user, due)
+        return self._due[0][0] if self._due else float("inf")
+
+    def stop(self, now: float) -> None:
+        """The run's seconds are over: nobody calls again."""
+        self._due.clear()
+        for each in self._lanes:
+            each.stop(now)
+
+    def _call(self, user: int, due: float) -> None:
+        lane, (payload, body) = next(self._users[user])
+        lane.make(due, payload, body, lambda started, ended: self._call_again(user, started, ended))
+
+    def _call_again(self, user: int, started: float, ended: float) -> None:
+        due = max(started + self._period, ended + self._think)
+        if due <= ended:
+            self._call(user, due)
+        else:
+            heapq.heappush(self._due, (due, user))
+            self._hasten(due)
+
+
+def _calls(choice: Iterator[LaneCalls]) -> User:
+    """All calls of one user: a lane, and as many calls there as belong together."""
+    for lane in choice:
+        for body in lane.bodies():
+            yield lane, body
+
+
+# --- the open loop --------------------------------------------------------------------------------
+
+
+class OpenLoop:
+    """`starts`: ascending, by the clock. `choice`: the lane of each arrival, without end."""
+
+    def __init__(
+        self, lanes: Sequence[LaneCalls], *, starts: Iterator[float], choice: Iterator[LaneCalls]
+    ) -> None:
+        self._lanes = lanes
+        self._starts = starts
+        self._choice = choice
+        self._due = next(starts, math.inf)
+
+    def __repr__(self) -> str:
+        return f"<OpenLoop, next at {self._due:.6f}>"
+
+    def wake(self, now: float) -> float:
+        """Start all that is due, in order; returns when the next will be, `inf` after the last."""
+        while self._due <= now:
+            due, self._due = self._due, next(self._starts, math.inf)
+            lane = next(self._choice)
+            if lane.has_sequences:
+                _follow(lane, lane.bodies(), due)
+            else:
+                lane.make_next(due)
+        return self._due
+
+    def stop(self, now: float) -> None:
+        """The run's seconds are over: what still waits never starts."""
+        self.wake(now)
+        for each in self._lanes:
+            each.stop(now)
+
+
+def _follow(lane: LaneCalls, bodies: Iterator[Body], intended: float) -> None:
+    found = next(bodies, None)
+    if found is not None:
+        lane.make(intended, *found, lambda _, ended: _follow(lane, bodies, ended))
+
+
+# --- an alarm clock for one greenlet, by the kernel's timerfd -------------------------------------
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_READ = 1
+
+
+class _Setting(ctypes.Structure):
+    """`struct itimerspec`: a repetition, which we never ask for, and the time until it rings."""
+
+    _fields_ = (
+        ("again", ctypes.c_longlong * 2),
+        ("seconds", ctypes.c_long),
+        ("nanoseconds", ctypes.c_long),
+    )
+
+
+class Alarm:
+    """Wakes the greenlet that waits. Times are of `clock`, in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._setting = _Setting()
+        self._until = math.inf
+        flags = os.O_NONBLOCK | os.O_CLOEXEC
+        self._descriptor = _LIBC.timerfd_create(time.CLOCK_MONOTONIC, flags)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+        self._hub = get_hub()
+        self._watcher = self._hub.loop.io(self._descriptor, _READ)
+
+    def __repr__(self) -> str:
+        return f"<Alarm at {self._until:.6f}>"
+
+    def wait(self, until: float) -> None:
+        """Let others run until then; at least one turn of the loop, however late it is."""
+        self._set(until)
+        self._hub.wait(self._watcher)
+        self._until = math.inf
+
+    def hasten(self, until: float) -> None:
+        """Ring already then, if somebody waits for longer."""
+        if until < self._until < math.inf:
+            self._set(until)
+
+    def close(self) -> None:
+        """Give it back."""
+        self._watcher.close()
+        os.close(self._descriptor)
+
+    def _set(self, until: float) -> None:
+        # Setting takes back a ring that nobody has heard, so it is never read.
+        self._until = until
+        left = max(until - self._clock(), 1e-6)
+        self._setting.seconds = int(left)
+        self._setting.nanoseconds = int(left % 1 * 1e9)
+        _LIBC.timerfd_settime(self._descriptor, 0, ctypes.byref(self._setting), None)
+
+
+# --- drives a plan's calls ------------------------------------------------------------------------
+
 
 _SWEEP = 0.05  # seconds between two looks for calls over their time
 _PAUSE = 0.00025  # seconds between two wakings for starts, at least

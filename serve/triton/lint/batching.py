@@ -19,7 +19,7 @@ def batch_size_negative(subject: LintSubject) -> Findings:
 
 
 def batch_dimension_fixed(subject: LintSubject) -> Findings:
-    """`max_batch_size` is greater than 0, but the model file's first dimension is fixed or missing.
+    """`max_batch_size` is greater than 0, but a tensor's first dimension is fixed or missing.
 
     The onnxruntime and tensorrt backends refuse to load the model.
     """
@@ -140,7 +140,7 @@ def priority_without_levels(subject: LintSubject) -> Findings:
 
 
 def unsupported_here(subject: LintSubject) -> Findings:
-    """The backend of local Tritons does not support a field that NVIDIA's backend supports.
+    """Servegate's onnxruntime backend does not support a field that NVIDIA's backend supports.
 
     Local Tritons refuse to load the model.
     """

@@ -210,7 +210,7 @@ def produced(subject: LintSubject) -> Iterator[tuple[str, str]]:
 
 
 def edge_datatype(subject: LintSubject) -> Findings:
-    """The step that produces a tensor and its consumer declare different data types.
+    """The producer and a consumer of a tensor declare different data types.
 
     Triton: `ensemble tensor x: inconsistent data type`.
     """
@@ -227,7 +227,7 @@ def edge_datatype(subject: LintSubject) -> Findings:
 
 
 def edge_dims(subject: LintSubject) -> Findings:
-    """The step that produces a tensor and its consumer declare different shapes; -1 fits any.
+    """The producer and a consumer of a tensor declare different shapes; -1 fits any.
 
     Triton: `ensemble tensor x: inconsistent shape`.
     """

@@ -138,7 +138,7 @@ def parameter_path(subject: LintSubject) -> Findings:
 def graph_level(subject: LintSubject) -> Findings:
     """The onnxruntime backend does not have this level of graph optimisation.
 
-    The backend of local Tritons refuses to load the model.
+    Servegate's onnxruntime backend refuses to load the model.
     """
     level = subject.message.optimization.graph.level
     if subject.backend == "onnxruntime" and level not in (-1, 0, 1, 2):

@@ -11,7 +11,7 @@ TENSORFLOW_END = "Triton's TensorFlow backend ended with release 25.02"
 
 
 def name_invalid(subject: LintSubject) -> Findings:
-    """The model's name has characters other than letters, digits, '.', '_', '-', or is too long.
+    """The name contains characters other than letters, digits, '.', '_' and '-', or is too long.
 
     A name must not start with '.' or '-', and `stats` is reserved. Triton also accepts names
     that cannot be requested over HTTP.

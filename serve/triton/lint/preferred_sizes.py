@@ -69,8 +69,9 @@ def preferred_one(subject: LintSubject) -> Findings:
 def preferred_caps(subject: LintSubject) -> Findings:
     """The largest preferred batch size is below `max_batch_size`.
 
-    Triton 2.51 runs batches of that size (with a delay, sometimes one row more), no matter how many
-    calls are queued. Only calls whose queue delay has expired are executed in larger batches.
+    Triton 2.51 runs batches of that size, no matter how many calls are queued. If a queue delay is
+    set, batches sometimes have one row more. Only calls whose queue delay has expired are executed
+    in larger batches.
     """
     largest = subject.message.max_batch_size
     for field, sizes in _preferred(subject):

@@ -121,8 +121,8 @@ def timeout_absurd(subject: LintSubject) -> Findings:
 def queue_below_batch(subject: LintSubject) -> Findings:
     """`max_queue_size` is smaller than `max_batch_size`.
 
-    Triton rejects further calls with `Exceeds maximum queue size`, status 503. In 2.51, a batch of
-    calls with one row cannot exceed the queue size.
+    If the queue is full, Triton rejects calls with `Exceeds maximum queue size`, status 503. In
+    2.51, a batch of single-row calls cannot have more rows than the queue has places.
     """
     largest = subject.message.max_batch_size
     for field, policy in policies(subject):

@@ -89,7 +89,7 @@ def cache_unsupported(subject: LintSubject) -> Findings:
 
 
 def cache_off(subject: LintSubject) -> Findings:
-    """The response cache is enabled for the model, but Triton's is disabled by default.
+    """The response cache is enabled for the model, but disabled in Triton by default.
 
     Triton 2.51 loads the model and caches nothing unless it is started with `--cache-config`, which
     Servegate does not set by default.

@@ -18,7 +18,6 @@ from serve.triton.lint import (
     model_file,
     outputs,
     preferred_sizes,
-    preprocessing,
     queues,
     refusals,
     resources,
@@ -156,8 +155,8 @@ RULES: tuple[LintRule, ...] = (
     LintRule("flavour-override", _E, flavours.flavour_override),
     LintRule("flavour-needs", _E, flavours.flavour_needs),
     # documents
-    LintRule("preprocessing-malformed", _W, preprocessing.preprocessing_malformed),
-    LintRule("preprocessing-unfit", _W, preprocessing.preprocessing_unfit),
+    LintRule("preprocessing-malformed", _W, outputs.preprocessing_malformed),
+    LintRule("preprocessing-unfit", _W, outputs.preprocessing_unfit),
     LintRule("outputs-malformed", _E, outputs.outputs_malformed),
     LintRule("outputs-unfit", _E, outputs.outputs_unfit),
     LintRule("conversion-unverified", _W, files.conversion_unverified),

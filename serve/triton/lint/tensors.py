@@ -65,7 +65,7 @@ def tensor_unnamed(subject: LintSubject) -> Findings:
 def tensor_twice(subject: LintSubject) -> Findings:
     """An input or output is listed twice.
 
-    Triton loads the model, and it depends on the backend which entry is used.
+    Triton loads the model. The backend determines which entry is used.
     """
     names = Counter((role, entry.name) for role, entry in roles(subject) if entry.name)
     for (role, name), count in names.items():
@@ -100,7 +100,7 @@ def dims_invalid(subject: LintSubject) -> Findings:
 
 
 def reshape_size(subject: LintSubject) -> Findings:
-    """`reshape` and `dims` have different numbers of elements.
+    """The shapes in `reshape` and `dims` describe different numbers of elements.
 
     Triton: `model input 'x' has different size for dims and reshape`.
     """

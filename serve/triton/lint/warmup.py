@@ -139,8 +139,8 @@ def warmup_random_text(subject: LintSubject) -> Findings:
 def warmup_count(subject: LintSubject) -> Findings:
     """A warm-up sample is sent more than 1000 times.
 
-    The model does not become ready until then, and every configuration change is delayed by the
-    same time on every replica.
+    The model does not become ready until all of these requests are done. On every replica, each
+    configuration change is delayed by the same time.
     """
     for sample in subject.message.model_warmup:
         if sample.count > MANY:

@@ -12,8 +12,7 @@ from admin.keda.serving import anybody, serving
 from admin.keda.stubs import BOUND, PUBLISHED, SERVICE, ScaledObject, definition
 from google.protobuf import descriptor_pb2
 
-from serve.admin.keda.messages import descriptors
-from serve.admin.keda.service import reflection
+from serve.admin.keda.service import descriptors, reflection
 from serve.capacity.scaling.signals import Code
 from serve.control.scaling.board import HintBoard
 from serve.core.errors import Unauthenticated

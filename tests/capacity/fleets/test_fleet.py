@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from serve.capacity.fleets.baselines import HpaCalls, HpaUtilisation, Kpa, Ray
+from serve.capacity.fleets.comparison import Oracle, Ours
 from serve.capacity.fleets.fleet import simulate
 from serve.capacity.fleets.loads import arrivals
-from serve.capacity.fleets.oracle import Oracle
-from serve.capacity.fleets.ours import Ours
 from serve.capacity.fleets.seen import FleetCourse, SeenTick, SimulatedServer
 from serve.capacity.scaling.signals import Bounds
 from serve.capacity.service import ServiceTime

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.capacity.scaling.memory import PRICE, REMEMBERED, SLOT, DemandMemory
+from serve.capacity.scaling.policy import PRICE, REMEMBERED, SLOT, DemandMemory
 
 
 def remembered(*needs: tuple[float, float], begin: float = 0.0) -> DemandMemory:

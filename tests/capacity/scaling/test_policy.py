@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from serve.capacity.scaling.memory import DemandMemory
-from serve.capacity.scaling.policy import HELD, RESTARTED, TICK, PolicyState, begin, decide
+from serve.capacity.scaling.policy import (
+    HELD,
+    RESTARTED,
+    TICK,
+    DemandMemory,
+    PolicyState,
+    begin,
+    decide,
+)
 from serve.capacity.scaling.signals import Bounds, Code, ModelSignal, PoolSignal, ReplicaHint
 
 WIDE = Bounds(least=1, most=100)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from serve.capacity.scaling.rates import RECENT, Rate, follow
+from serve.capacity.scaling.policy import RECENT, Rate, follow
 
 
 def followed(rates: list[float], *, known: Rate | None = None) -> list[Rate]:

@@ -4,7 +4,7 @@ import pytest
 from builders import Clock, replica
 
 from serve.control.fleet import Fleet
-from serve.control.scaling.cold_starts import USUAL, ColdStarts
+from serve.control.scaling.signals import USUAL, ColdStarts
 
 
 class Scene:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from builders import Clock, replica
 
 from serve.control.fleet import Fleet
-from serve.control.scaling.presence import Present, present, ready_of
+from serve.control.scaling.signals import Present, present, ready_of
 
 
 class Scene:

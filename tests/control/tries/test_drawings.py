@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.control.tries.drawings import drawing
+from serve.control.tries.picture import drawing
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_kinds import DeclaredOutput
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from serve.control.tries.latency import counted, latency
 from serve.control.tries.records import Latency
+from serve.control.tries.sides import counted, latency
 
 
 def stats(calls: int, failed: int = 0) -> dict[str, Any]:

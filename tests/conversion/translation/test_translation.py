@@ -86,7 +86,7 @@ def test_the_exact_gelu_is_known_by_our_handler(translating: ModuleType) -> None
 
 
 def test_an_error_in_the_log_is_a_fault_with_operator_and_node(translating: ModuleType) -> None:
-    from serve.conversion.translation.talk import heard
+    from serve.conversion.translation.translation import heard
 
     with heard() as talk:
         logging.getLogger("tf2onnx.tfonnx").error(

@@ -36,7 +36,7 @@ from obstore.exceptions import GenericError, UnknownConfigurationKeyError
 
 from serve.app import tls
 from serve.app.control import ControlPlane
-from serve.app.usage import families
+from serve.app.metrics import families
 from serve.app.worker import ProxyWorker
 from serve.cli.credentials import VARIABLE
 from serve.cli.main import app

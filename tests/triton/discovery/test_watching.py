@@ -3,7 +3,7 @@
 import pytest
 from endpoint_slices import endpoint_slice, pod
 
-from serve.triton.discovery.endpoint_slices import LineBuffer, Slices, pause
+from serve.triton.discovery.kubernetes import LineBuffer, Slices, pause
 
 
 def names(slices: Slices) -> list[str]:
