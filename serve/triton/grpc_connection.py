@@ -5,6 +5,7 @@ uvloop and on asyncio alike.
 """
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import cast
 
@@ -45,9 +46,9 @@ class GrpcConnection(Link, asyncio.Protocol):
         """The highest stream that was not ignored, as GOAWAY says it."""
         return self.last_id
 
+    @abstractmethod
     def on_closed(self, why: str) -> None:
         """The connection carries nothing any more; its streams are still in `streams`."""
-        raise NotImplementedError
 
     def close(self, code: int = http2.NO_ERROR, why: str = "") -> None:
         """Say goodbye and close; bytes that are already written still go out."""

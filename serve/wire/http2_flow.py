@@ -15,6 +15,7 @@ each other.
        └────────── consume(n) ◀───────────┘
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 
 from serve.wire import http2
@@ -52,7 +53,7 @@ class FlowBoard:
                 one.on_fault(error)
 
 
-class Outflow:
+class Outflow(ABC):
     """The sending half of a connection. `flush`, which writes `out`, is left to those with I/O."""
 
     __slots__ = (
@@ -82,13 +83,13 @@ class Outflow:
         self.updates_due = 0  # WINDOW_UPDATEs that the peer may send for what we sent
         self._ready: dict[int, Stream] = {}  # wait for the connection alone
 
+    @abstractmethod
     def flush(self) -> None:
         """Write what has been collected."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_fault(self, error: Exception) -> None:
         """Our own code has failed for this connection: it ends, and no other does."""
-        raise NotImplementedError
 
     # --- sending ----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ RST_STREAM (`fail`):
     more control frames or resets than allowed                      its owner says
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 from serve.wire import http2
@@ -54,9 +55,9 @@ class Link(Http2Reader):
 
     # --- what an owner overrides ------------------------------------------------------------------
 
+    @abstractmethod
     def on_goaway(self, last: int, code: int) -> None:
         """The peer will not look at streams above `last`."""
-        raise NotImplementedError
 
     def on_stream_reset(self, stream: Stream) -> None:
         """The peer has reset this stream, which has heard of it."""

@@ -4,6 +4,8 @@ Bytes come cut anywhere. A frame is handled when it is whole, but for DATA: its 
 it comes, so that nothing large is ever put together. Padding counts for windows and is dropped.
 """
 
+from abc import abstractmethod
+
 from serve.wire import http2
 from serve.wire.http2 import (
     DATA,
@@ -70,17 +72,17 @@ class Http2Reader(Outflow):
 
     # --- what an owner overrides ------------------------------------------------------------------
 
+    @abstractmethod
     def on_head(self, number: int, block: bytes, end: int, data: bytes, after: int) -> int:
         """A whole header block on a stream, known or not; where reading goes on.
 
         Usually that is `after`. The frames that lie there in `data` may be taken along when they
         are whole: most calls, and most answers, come in one read.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def on_frame(self, kind: int, payload: bytes, flags: int, number: int) -> None:
         """Any other frame, whole."""
-        raise NotImplementedError
 
     def on_idle_talk(self) -> None:
         """A frame that moves nothing."""

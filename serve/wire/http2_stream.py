@@ -1,5 +1,6 @@
 """A stream of an HTTP/2 connection: its windows, what waits on it, and what its owner is told."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Protocol
 
@@ -19,7 +20,7 @@ class Carrier(Protocol):
         """Add whole frames that no window counts."""
 
 
-class Stream:
+class Stream(ABC):
     """One stream. What happens on it is told to `on_…`, which its owner overrides."""
 
     __slots__ = (
@@ -54,15 +55,15 @@ class Stream:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} queued={self.queued}>"
 
+    @abstractmethod
     def on_data(self, piece: Piece, end: int) -> None:
         """Bytes of DATA have come; `end` is not 0 when they are the last."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_reset(self, code: int) -> None:
         """The stream is gone: reset by the peer, or by us for a fault of the peer's."""
-        raise NotImplementedError
 
-    def on_drained(self) -> None:
+    def on_drained(self) -> None:  # noqa: B027 - most streams need not know
         """What had to wait has gone out."""
 
     def consume(self, count: int) -> None:

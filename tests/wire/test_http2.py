@@ -61,6 +61,9 @@ class Recorder(Link):
         self.sent += b"".join(self.out)
         self.out, self.out_size = [], 0
 
+    def on_fault(self, error: Exception) -> None:
+        raise error
+
     def frames(self) -> list[tuple[int, int, int, bytes]]:
         """What was sent: type, flags, stream, payload."""
         self.flush()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
@@ -57,9 +58,9 @@ class ServiceCall(ClientCall):
         """See `ClientCall`."""
         return self._was_run
 
+    @abstractmethod
     def on_message(self, body: bytes, size: int) -> None:
         """A whole message, which took `size` bytes on the wire."""
-        raise NotImplementedError
 
     def on_asked(self) -> None:
         """The client has sent all that it will."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import _socket
 import errno
 import ssl
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -94,9 +95,13 @@ class SocketLink(Link):
         state = "closed" if self.is_closed else f"streams={len(self.streams)}"
         return f"<{type(self).__name__} {state}>"
 
+    def on_fault(self, error: Exception) -> None:
+        """See `Outflow`; a load test with a fault of our own has no result."""
+        raise error
+
+    @abstractmethod
     def on_closed(self) -> None:
         """It carries nothing any more; its streams are still in `streams`."""
-        raise NotImplementedError
 
     def abort(self) -> None:
         """Close at once. May be done twice."""
