@@ -107,8 +107,8 @@ class Settings:
     )
     max_resets: int = _row(
         500,
-        "maximum number of HTTP/2 streams that a gRPC client may reset within ten seconds before "
-        "their calls have begun; for calls that have begun, the limit is ten times as high",
+        "maximum number of stream resets (HTTP/2) by a gRPC client within ten seconds, for streams "
+        "whose calls have not begun; for calls that have begun, the limit is ten times as high",
     )
     max_pings: int = _row(
         2000, "maximum number of HTTP/2 control frames that a client may send within ten seconds"
@@ -124,7 +124,8 @@ class Settings:
     cancel: str = _row(
         "auto",
         "what happens when a client cancels a gRPC call: forward (cancel it in Triton), absorb "
-        "(let it finish in Triton) or auto (forward to Tritons that are known to survive it)",
+        "(let it finish in Triton) or auto (forward only to Tritons that are known to survive a "
+        "cancelled call)",
     )
     call_timeout: float = _row(300.0, "maximum duration of a call")
     connect_timeout: float = _row(1.0, "timeout for connecting to a Triton")

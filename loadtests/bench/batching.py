@@ -32,9 +32,8 @@ from loadtests.bench.load_pairs import url
 from loadtests.bench.results import FOLDER, today, write_page
 from loadtests.bench.start import BIN, free_ports, until_ready
 from loadtests.bench.started import Programs, listening
-from serve.capacity.search import candidates
 from serve.capacity.measurements import Ask, Measured, OpenLoopTrial
-from serve.capacity.search import Halving
+from serve.capacity.search import Halving, candidates
 from serve.capacity.setup import BatchSetup
 from serve.cli.batching.tuner import TuningLoad
 from serve.cli.client import connect

@@ -24,8 +24,7 @@ import numpy as np
 from loadtests.bench import machine
 from loadtests.bench.results import FOLDER, today, write_page
 from loadtests.bench.start import ROOT
-from serve.capacity.scaling.policy import REMEMBERED
-from serve.capacity.scaling.policy import TICK, PolicyState, begin, decide
+from serve.capacity.scaling.policy import REMEMBERED, TICK, PolicyState, begin, decide
 from serve.capacity.scaling.signals import Bounds, ModelSignal, PoolSignal
 from serve.control.scaling.board import HintBoard
 from serve.control.scaling.told import PoolNumbers

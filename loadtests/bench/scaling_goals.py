@@ -93,9 +93,10 @@ def equals(points: Sequence[FrontPoint]) -> Iterator[Equal]:
 
 
 def _absolute(ours: FrontPoint, late: float, cost: float) -> Goal:
+    share = f"at most {100 * late:g} %" if late else "no"
     return Goal(
         ours.load,
-        f"at most {100 * late:g} % late at × {cost:g} of the oracle",
+        f"{share} late calls, at no more than {cost:g} times the oracle's cost",
         f"{100 * ours.late:.2g} % at × {ours.cost:.2f}",
         ours.late <= late + _NONE and ours.cost <= cost + 0.005,
     )
@@ -103,7 +104,9 @@ def _absolute(ours: FrontPoint, late: float, cost: float) -> Goal:
 
 def _fewer(ours: FrontPoint, here: Sequence[FrontPoint]) -> Goal:
     """Against the best of the others at exactly its cost; what 5 % more buys is told, too."""
-    wanted = f"{FEWER:g} times fewer late calls than the best other, at the same cost"
+    wanted = (
+        f"the best alternative has at least {FEWER:g} times as many late calls at the same cost"
+    )
     best, late = _best(here, ours.cost)
     dearer, fewer = _best(here, ours.cost * (1 + SAME))
     if not dearer:
@@ -133,14 +136,17 @@ def _times(late: float, ours: float) -> str:
 
 def _cheaper(ours: FrontPoint, here: Sequence[FrontPoint]) -> Goal:
     """Against an autoscaler on utilisation with as few late calls."""
-    wanted = f"{CHEAPER:g} times fewer GPU-hours than {UTILISATION}, with as few late calls"
+    wanted = (
+        f"at most {100 / CHEAPER:g} % of the GPU-hours of {UTILISATION}, with as few late calls"
+    )
     front = _front(here, UTILISATION)
     cost = cost_at(front, max(ours.late, _NONE))
     if math.isnan(cost):
         least = min(front, key=lambda one: one.late, default=None)
         if least is None:
             return Goal(ours.load, wanted, "not measured", None)
-        text = f"none has as few: {100 * least.late:.2g} % at × {least.cost:.2f} at best"
+        best = f"{100 * least.late:.2g} % at {least.cost:.2f} times the oracle's cost"
+        text = f"no target has as few late calls; the best has {best}"
         return Goal(ours.load, wanted, text, True)
     ratio = cost / ours.cost
     return Goal(ours.load, wanted, f"{ratio:.2f} times (× {cost:.2f})", ratio >= CHEAPER)

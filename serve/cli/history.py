@@ -134,8 +134,9 @@ def restore(
 ) -> None:
     """Restore an object to its state after a revision.
 
-    An object is a route, label, model, pool or serving configuration. To undo a revision, use
-    `servegate history undo`. To restore the whole store from a backup, use `servegate restore`.
+    You can restore routes, labels, models, pools and serving configurations. To undo a revision,
+    use `servegate history undo`. To restore the whole store from a backup, use `servegate
+    restore`.
 
     Example: servegate history restore 12 --reason 'the last good split'
     """

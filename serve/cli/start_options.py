@@ -100,8 +100,9 @@ MachineFacts = Annotated[
     option(
         _TRITONS,
         "NAME.FACT=VALUE",
-        "Hardware property of a pool or replica, used to choose a flavour: compute_capability, "
-        "tensorrt, gpu or engine_cache, for example a100.compute_capability=8.0 (repeatable).",
+        "Hardware property of a pool or replica, used to choose a flavour. The properties are "
+        "compute_capability, tensorrt, gpu and engine_cache; for example "
+        "a100.compute_capability=8.0 (repeatable).",
     ),
 ]
 GpuMetrics = Annotated[

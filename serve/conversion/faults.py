@@ -158,7 +158,7 @@ _ROWS = (
     ),
     ConversionFault("timed_out", "the conversion took too long", "increase --timeout"),
     ConversionFault(
-        "converter_crashed", "the converter crashed", "see the last lines of its output above"
+        "converter_crashed", "the converter crashed", "see the last lines of its output"
     ),
     ConversionFault(
         "converter_missing",
@@ -212,7 +212,7 @@ _ROWS = (
     ),
     ConversionFault(
         "unverified",
-        "the given rows are not sufficient to verify the INT8 model",
+        "the given rows are not varied enough to verify the INT8 model",
         "pass samples from production, --labelled, or --accept-unverified",
         is_gate=True,
     ),
@@ -231,7 +231,7 @@ _ROWS = (
     ConversionFault(
         "not_served",
         "Triton does not serve the converted model correctly",
-        "report this as a bug, with the log above and the output of `servegate convert inspect`",
+        "report this as a bug, with the log and the output of `servegate convert inspect`",
         is_gate=True,
     ),
     # TensorRT.

@@ -48,7 +48,7 @@ class Unparsable(BadRequest):
 
 
 class WrongJson(BadRequest):
-    """The JSON of a management request is invalid, or has a wrong type. Triton also sends 500."""
+    """A management request has invalid JSON or a value of the wrong type. Triton also sends 500."""
 
     code = "wrong_json"
 
@@ -479,7 +479,7 @@ class Asleep(NoReplica):
 
 
 class NotLoaded(NoReplica):
-    """The replicas of the version respond that they have not loaded it, for example after a start.
+    """The version's replicas respond that they have not loaded it, for example after a restart.
 
     `until` is how long the call may wait for that, by the gateway's clock; 0 when it may not wait.
     """

@@ -60,7 +60,7 @@ def test_runbooks_have_a_section_for_each_alert_and_no_other() -> None:
     pages = dict(zip(sections[::2], sections[1::2], strict=True))
     assert sorted(pages) == sorted(rule["alert"] for rule in ALERTS)
     for name, page in pages.items():
-        for part in ("For callers:", "See:", "Do:", "Not ours:"):
+        for part in ("For callers:", "See:", "Do:", "Outside Servegate:"):
             assert f"**{part}**" in page, f"{name} does not say: {part}"
 
 

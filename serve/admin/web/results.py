@@ -174,7 +174,7 @@ def _bars(row: Sequence[Top], other: Sequence[Top] | None) -> tuple[ScoreBar, ..
                 moved, is_up = f"not in A's top {len(other)}", True
             elif before != rank:
                 is_up = rank < before
-                moved = f"{abs(before - rank)} {'up' if is_up else 'down'} from A"
+                moved = f"rank {before + 1} in A"
         share = 0.0 if top.value is None else 100 * (top.value - least) / span
         bars.append(
             ScoreBar(
@@ -227,7 +227,7 @@ def _timing(latency: Latency | None) -> str:
     if latency is None:
         return ""
     if latency.exact:
-        return "Exact: there was no other call to this version."
+        return "Exact: no other call to this version ran at the same time."
     if latency.calls:
         return (
             f"Queue and compute times are averages of {latency.calls} calls. "

@@ -102,5 +102,5 @@ def _number(text: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Invalid(f"'{text[:40]}' is not a row number")
+        raise Invalid(f"'{text[:40]}' is not a row or revision number")
     return int(text)

@@ -110,7 +110,7 @@ async def retire(
         left = await api.retire_version(model, number, visit.control, who, Response(), purge=False)
     except PreconditionFailed:
         return go(_path(model, number, "?changed=1"), visit)
-    return go("/models" if left.recorded is VersionState.REMOVED else _path(model, number), visit)
+    return go("/" if left.recorded is VersionState.REMOVED else _path(model, number), visit)
 
 
 @router.post(_PATH + "/restore")

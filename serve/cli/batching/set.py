@@ -61,7 +61,7 @@ def set_configuration(
     key_file: KeyFile = None,
     json: AsJson = False,
 ) -> None:
-    """Change a version's serving configuration: batching, queues, instances and other fields.
+    """Change a version's serving configuration (batching, queues, instances, …).
 
     Shows the diff and the lint findings, tests the change on a temporary Triton, rolls it out one
     replica at a time, and prints the command that reverts it. The model's files do not change.

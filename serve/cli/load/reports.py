@@ -70,7 +70,8 @@ def compare_reports(
     before: Annotated[
         str,
         typer.Argument(
-            metavar="BEFORE", help="Report of the first load test, as in `load report`."
+            metavar="BEFORE",
+            help="Report of the first load test: a path or name, as for `load report`.",
         ),
     ],
     after: Annotated[str, typer.Argument(metavar="AFTER", help="Report of the second load test.")],

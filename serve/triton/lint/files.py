@@ -13,8 +13,8 @@ TENSORFLOW_END = "Triton's TensorFlow backend ended with release 25.02"
 def name_invalid(subject: LintSubject) -> Findings:
     """The name contains characters other than letters, digits, '.', '_' and '-', or is too long.
 
-    A name must not start with '.' or '-', and `stats` is reserved. Triton also accepts names
-    that cannot be requested over HTTP.
+    Servegate also refuses names that start with '.' or '-', and the name `stats`, which Triton
+    reserves. Triton accepts names that cannot be requested over HTTP.
     """
     try:
         check_model_name(subject.name)
@@ -165,7 +165,7 @@ def _is_tensorflow(subject: LintSubject) -> bool:
 def version_empty(subject: LintSubject) -> Findings:
     """A version folder contains no files.
 
-    The backend refuses to load the model. Only an ensemble has no files.
+    The backend refuses to load the model. Only an ensemble may have an empty version folder.
     """
     if not subject.version_files and not subject.is_ensemble:
         yield LintFinding(

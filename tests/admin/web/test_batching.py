@@ -65,7 +65,7 @@ def test_batches_are_drawn_with_their_numbers_and_the_line_through_them(pages: P
     assert "1 25.0 % 100 5 ms 4 75.0 % 300 8 ms" in said
     assert 'class="fill-a" width="33.33"' in page.text and 'width="100.00"' in page.text
     assert "An execution takes about 4 ms, plus 1 ms per row." in said
-    assert "Occupancy 41 %" in said
+    assert "Batch occupancy 41 %" in said
 
 
 def test_advice_fills_the_form_by_its_link_also_without_scripts(pages: Pages) -> None:

@@ -47,8 +47,8 @@ def test_ranks_of_the_other_side_are_told_where_they_moved() -> None:
     first, second = sides_of(made(a, b))
     assert not any(bar.moved for bar in first.outputs[0].rows[0])
     assert [(bar.moved, bar.is_up) for bar in second.outputs[0].rows[0]] == [
-        ("1 up from A", True),
-        ("1 down from A", False),
+        ("rank 2 in A", True),
+        ("rank 1 in A", False),
         ("not in A's top 3", True),
     ]
 

@@ -62,7 +62,7 @@ def test_a_version_that_failed_says_why_and_is_deleted(pages: Pages) -> None:
     assert "it was still loading after 300 s" in said and "never published" in said
     assert 'href="/try/' not in answer.text and "permanently" in said
     answer = pages.post(f"{ONE}/retire", **_state(pages))
-    assert (answer.status_code, answer.headers["location"]) == (303, "/models")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
     assert pages.get(ONE).status_code == 404
 
 

@@ -88,7 +88,7 @@ async function run() {
     conclude(model, await untilReady(model, version, asking));
   } catch (error) {
     const isCancelled = error.name === "AbortError";
-    status(isCancelled ? (isThere ? "Stopped following. The gateway continues to publish the version." : "Cancelled.") : error.message, isCancelled ? "warn" : "bad");
+    status(isCancelled ? (isThere ? "This page no longer shows the progress. The gateway continues to publish the version." : "Cancelled.") : error.message, isCancelled ? "warn" : "bad");
     if (isCancelled && id && !isThere) fetch(`/api/uploads/${id}`, { method: "DELETE" }).catch(() => {});
   } finally {
     work = null;
@@ -135,13 +135,13 @@ function step(state, why) {
 function conclude(model, one) {
   const path = `/models/${encodeURIComponent(model)}/versions/${one.version}`;
   const isReady = ["ready", "serving"].includes(one.state);
-  status(isReady ? `Version ${one.version} of ${model} is ready.` : `Version ${one.version} of ${model} ${one.state === "failed" ? "failed" : `is ${one.state}`}. ${one.reason}`, isReady ? "good" : "bad");
+  status(isReady ? `Version ${one.version} of ${model} is ready.` : `Version ${one.version} of ${model} ${one.state === "failed" ? "failed" : `has the state “${one.state}”`}. ${one.reason}`, isReady ? "good" : "bad");
   const row = document.createElement("p");
   row.className = "links";
   row.append(link(path, "View the version"));
   if (isReady) row.append(link(`/try/${encodeURIComponent(model)}?a=${one.version}`, "Try it"), link(`/traffic/${encodeURIComponent(model)}`, "Set the traffic split"));
   part("outcome").replaceChildren(row);
-  if (one.findings.length) part("outcome").prepend(table("Check findings", one.findings));
+  if (one.findings.length) part("outcome").prepend(table("Findings of the checks", one.findings));
 }
 
 function table(title, rows) {

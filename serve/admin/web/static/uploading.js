@@ -11,7 +11,7 @@ const AGAIN = new Set([408, 425, 429, 500, 502, 503, 504]);
 // An answer that says no. `status` is 0 for what is wrong on this side.
 export class Refused extends Error {
   constructor(status, what, why = "", tryThis = "") {
-    super([what, why, tryThis && `Try: ${tryThis}`].filter(Boolean).join(". "));
+    super([[what, why].filter(Boolean).join(": "), tryThis && `Try: ${tryThis}`].filter(Boolean).join(". "));
     this.status = status;
   }
 }
