@@ -32,6 +32,35 @@ def cases(up):
     return up.get(CONTRACT)["cases"]
 
 
+def test_pushes_at_once_while_garbage_is_collected_are_all_published_and_one_has_the_label(
+    up, tmp_path
+):
+    factors = {number: float(number) for number in range(2, 6)}
+    for number, factor in factors.items():
+        pushing.source(tmp_path / str(number), factor)
+    done = {}
+
+    def push(number):
+        flags = ("--label", "best", "--wait", "--json")
+        done[number] = pushing.push(up, tmp_path / str(number), "busy", *flags)
+
+    pushes = [threading.Thread(target=push, args=(number,)) for number in factors]
+    for thread in pushes:
+        thread.start()
+    while any(thread.is_alive() for thread in pushes):
+        status, answer = harness.request(f"{up.admin}/api/gc", "POST", {"keep": 0, "grace": 0})
+        assert status == 200, answer
+        pushes[0].join(0.05)
+    versions = up.get("/api/models/busy")["versions"]
+    assert [one["version"] for one in versions] == [1, 2, 3, 4]
+    assert {pushing.state(up, "busy", n)["recorded"] for n in range(1, 5)} == {"published"}
+    labels = up.get("/api/models/busy")["labels"]
+    assert list(labels) == ["best"]
+    assert pushing.state(up, "busy", labels["best"])["state"] == "serving"
+    for number in (1, labels["best"]):
+        assert pushing.factor_of(up, "busy", str(number)) in factors.values()
+
+
 def test_an_answer_becomes_a_golden_case_that_is_listed_and_taken_away(up) -> None:
     one = tried(up, "m", a="1", b="candidate", inputs=ROW)
     assert [side["version"] for side in one["sides"]] == ["1", "2"]
@@ -104,32 +133,3 @@ def test_snippets_read_the_key_where_one_is_needed(up, tmp_path) -> None:
             assert secret not in each["text"]
             assert ("/api/tries/" in each["text"]) == (rows > 1)
             assert shell.run(each["language"], each["text"])
-
-
-def test_pushes_at_once_while_garbage_is_collected_are_all_published_and_one_has_the_label(
-    up, tmp_path
-):
-    factors = {number: float(number) for number in range(2, 6)}
-    for number, factor in factors.items():
-        pushing.source(tmp_path / str(number), factor)
-    done = {}
-
-    def push(number):
-        flags = ("--label", "best", "--wait", "--json")
-        done[number] = pushing.push(up, tmp_path / str(number), "busy", *flags)
-
-    pushes = [threading.Thread(target=push, args=(number,)) for number in factors]
-    for thread in pushes:
-        thread.start()
-    while any(thread.is_alive() for thread in pushes):
-        status, answer = harness.request(f"{up.admin}/api/gc", "POST", {"keep": 0, "grace": 0})
-        assert status == 200, answer
-        pushes[0].join(0.05)
-    versions = up.get("/api/models/busy")["versions"]
-    assert [one["version"] for one in versions] == [1, 2, 3, 4]
-    assert {pushing.state(up, "busy", n)["recorded"] for n in range(1, 5)} == {"published"}
-    labels = up.get("/api/models/busy")["labels"]
-    assert list(labels) == ["best"]
-    assert pushing.state(up, "busy", labels["best"])["state"] == "serving"
-    for number in (1, labels["best"]):
-        assert pushing.factor_of(up, "busy", str(number)) in factors.values()
