@@ -19,6 +19,7 @@ _LAST_LINES = 8
 
 _LINE = re.compile(r"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ([^\s:]+:\d+)\] *(.*)")
 _TABLE = re.compile(r"\+[-+]+\+$|\| .* \|$")
+_FRAME = re.compile(r" *\d+# ")  # of the stack of a Triton that has crashed
 _LEVELS = {
     "I": logging.INFO,
     "W": logging.WARNING,
@@ -71,7 +72,7 @@ class LogRelay:
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        """The end of what it said, without what is for debugging only."""
+        """The end of what it said, without what is for debugging only, and without stacks."""
         return tuple(self._last)
 
     def begin(self) -> None:
@@ -84,7 +85,7 @@ class LogRelay:
         if self._is_help:
             return
         parsed = parse(line)
-        if parsed.level > logging.DEBUG:
+        if parsed.level > logging.DEBUG and not _FRAME.match(parsed.text):
             self._last.append(parsed.text)
         extra = {"replica": self._replica, "source": parsed.source}
         self._logger.log(parsed.level, "%s", parsed.text, extra=extra)

@@ -73,6 +73,8 @@ def test_the_last_lines_are_those_of_the_present_life() -> None:
     for number in range(20):
         log(f"line {number}")
         log("+-------+")
+    for frame in range(30):
+        log(f"{frame:2}# 0x00007FDFA59909D5 in /opt/tritonserver/lib/libtritonserver.so")
     assert log.last_lines == tuple(f"line {number}" for number in range(12, 20))
 
 
