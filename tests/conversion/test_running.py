@@ -96,11 +96,10 @@ def test_a_child_that_is_given_no_memory_has_run_out_of_it(line: str) -> None:
 
 
 def test_a_child_that_takes_too_long_is_killed() -> None:
-    began = time.monotonic()
-    ended = Ended(STAGE, "import time; time.sleep(60)", limits=ConversionLimits(1 << 30, 0.5))
+    limits = ConversionLimits(1 << 30, 3.0)  # a child has begun by then, on a busy machine, too
+    ended = Ended(STAGE, "import time; time.sleep(600)", limits=limits)
     assert (ended.code, ended.events[-1]["code"]) == ("timed_out", "timed_out")
     assert "converting to ONNX" in ended.why
-    assert time.monotonic() - began < 10
 
 
 def test_a_crash_tells_the_last_lines() -> None:
