@@ -60,7 +60,7 @@ def test_somebody_elses_change_comes_into_the_form_around_what_was_typed(
     expect(page.get_by_label("Instances").first).to_be_focused()
     call(stage.up, "PUT", API, {"fields": {"max_batch_size": 4}}, **{"servegate-author": "bob"})
     expect(page.locator("#change [role=status]")).to_contain_text(
-        "bob changed the configuration meanwhile"
+        "bob changed the configuration in the meantime"
     )
     expect(page.get_by_label("Maximum batch size")).to_have_value("4")
     expect(page.get_by_label("Instances").first).to_have_value("cpu:2")

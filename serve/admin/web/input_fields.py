@@ -30,7 +30,7 @@ TITLES = {
     "image": "Picture",
     "text": "Text",
     "grid": "Grid",
-    "example": "Examples",
+    "example": "Golden cases",
     "json": "JSON",
     "csv": "CSV",
     "npy": "NPY, NPZ",

@@ -231,6 +231,6 @@ def _timing(latency: Latency | None) -> str:
     if latency.calls:
         return (
             f"Queue and compute times are averages of {latency.calls} calls. "
-            "The round trip is of this call only."
+            "The round-trip time is for this call only."
         )
     return "Only the round trip is known, because Triton returned no statistics."

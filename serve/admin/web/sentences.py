@@ -6,7 +6,7 @@ _BY = {
     "number": "requested by version number",
     "split": "chosen by the traffic split",
     "latest": "newest ready version, as no traffic split is set",
-    "sequence": "the version of the sequence",
+    "sequence": "chosen by the traffic split for the whole sequence",
 }
 _CHANCE = 0.05
 

@@ -153,14 +153,14 @@ def _weights(form: Mapping[str, Any]) -> dict[int, int]:
             if not _WHOLE.match(str(text)):
                 raise Invalid(
                     f"'{str(text)[:50]}' is not a valid weight for version {match[1]}",
-                    why="weights are whole numbers from 0",
+                    why="weights are whole numbers, 0 or greater",
                 )
             found[int(match[1])] = int(str(text))
     if not any(found.values()):
         raise Invalid(
             "no version would receive traffic",
             why="all weights are 0",
-            try_this="a weight above 0 for one version",
+            try_this="a weight above 0 for at least one version",
         )
     return {version: weight for version, weight in found.items() if weight}
 

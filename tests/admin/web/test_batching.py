@@ -143,7 +143,7 @@ def test_somebody_elses_change_is_told_and_neither_is_lost(pages: Pages) -> None
 
     told: list[httpx2.Response] = []
     first, before, _, _, after = pages.play(stale, read, again, over, read)
-    assert "bob changed the configuration meanwhile: “sooner”" in words(first)
+    assert "bob changed the configuration in the meantime: “sooner”" in words(first)
     assert fields_of(before) == {"max_batch_size": 4}
     form = form_of(first)
     assert (form["delay"], form["largest"], form["reason"]) == ("2ms", "4", "calm")
@@ -229,5 +229,5 @@ def test_a_form_that_is_renewed_keeps_what_was_typed_and_tells_of_the_news(pages
     idle = typed({}, verb="form", meanwhile=put({"max_batch_size": 2}))
     answer, silent = pages.play(mine, idle)
     assert (form_of(answer)["delay"], form_of(answer)["largest"]) == ("2ms", "4")
-    assert "bob changed the configuration meanwhile" in words(answer)
-    assert form_of(silent)["largest"] == "2" and "meanwhile" not in words(silent)
+    assert "bob changed the configuration in the meantime" in words(answer)
+    assert form_of(silent)["largest"] == "2" and "in the meantime" not in words(silent)

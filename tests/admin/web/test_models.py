@@ -18,7 +18,7 @@ def pages(tmp_path: Path) -> Pages:
 def test_without_models_the_page_names_the_first_command(pages: Pages, tmp_path: Path) -> None:
     said = words(pages.get("/"))
     assert "No models yet" in said and "servegate model push" in said
-    assert "Replicas up 1 of 2" in said and "1 of 2 replicas do not respond" in said
+    assert "Replicas up 1 of 2" in said and "1 of 2 replicas does not respond" in said
     assert "b at 127.0.0.1" in said and "refused" in said
     answer = pages.get("/models/nothing")
     assert answer.status_code == 404 and "nothing" in words(answer)

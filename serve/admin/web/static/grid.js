@@ -25,7 +25,7 @@ function begin(place) {
     const label = document.createElement("label");
     const isRows = rows !== undefined && axis === 0;
     const others = free.length - (rows === undefined ? 0 : 1);
-    label.textContent = isRows ? "Rows " : others > 1 ? `Size of dimension ${axis + 1} ` : "Values ";
+    label.textContent = isRows ? "Rows " : others > 1 ? `Size of dimension ${axis + 1} ` : "Number of values ";
     const box = Object.assign(document.createElement("input"), { type: "number", min: 1, max: MOST, value: isRows ? 1 : 3 });
     box.addEventListener("change", build);
     box.dataset.axis = axis;

@@ -12,7 +12,7 @@ function tell() {
   for (const row of rows) {
     row.told.textContent = total ? `${(100 * weight(row) / total).toFixed(1)} %` : "—";
   }
-  rows[0]?.number.setCustomValidity(total ? "" : "Set a weight above 0 for one version");
+  rows[0]?.number.setCustomValidity(total ? "" : "Set a weight above 0 for at least one version");
 }
 
 function weight(row) {
