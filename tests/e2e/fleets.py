@@ -45,6 +45,15 @@ class Machine:
         """Everything that its Tritons have said."""
         return self._log.read_text() if self._log.exists() else ""
 
+    def said(self) -> str:
+        """The same, and what each thread of a Triton that runs waits for."""
+        if self.triton is None or self.triton.poll() is not None:
+            return f"Triton: {self.triton and self.triton.returncode}\n{self.log}"
+        tasks = Path(f"/proc/{self.triton.pid}/task").iterdir()
+        waits = " ".join(f"{task.name}:{(task / 'wchan').read_text()}" for task in tasks)
+        words = Path(f"/proc/{self.triton.pid}/cmdline").read_text().replace("\0", " ")
+        return f"Triton runs: {words} ({waits})\n{self.log}"
+
     def start_triton(self) -> None:
         """Start it on an address that stays the same."""
         found = Installation.find(MachineFacts.here())

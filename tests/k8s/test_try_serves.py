@@ -24,7 +24,13 @@ POD = "triton-default-6d5f"
 class Tried:
     """Control plane, gateway and sync agent as the Deployments start them."""
 
-    def __init__(self, objects: tuple[Object, ...], discover: str, folder: Path) -> None:
+    def __init__(
+        self,
+        objects: tuple[Object, ...],
+        discover: str,
+        folder: Path,
+        machine: fleets.Machine,
+    ) -> None:
         self._pods = {
             each["metadata"]["name"]: each["spec"]["template"]["spec"]
             for each in objects
@@ -32,6 +38,7 @@ class Tried:
         }
         self._settings = _named(objects, "ConfigMap", "servegate")["data"]
         self._folder = folder
+        self._machine = machine
         names = ("http", "grpc", "metrics", "admin", "keda")
         self._ports = dict(zip(names, free_ports(5), strict=True))
         self.environment = self._settings | self._addresses(discover)
@@ -66,7 +73,7 @@ class Tried:
 
     def said(self) -> str:
         """What every process has printed."""
-        return "\n".join(each.output for each in self.started)
+        return "\n".join([*(each.output for each in self.started), self._machine.said()])
 
     def call(self, model: str, **headers: str) -> tuple[int, Any]:
         """What the gateway says of a model."""
@@ -105,7 +112,7 @@ def tried(rendered: dict[str, Rendering], tmp_path: Path) -> Iterator[Tried]:
     """Everything runs; the pod of the Triton is announced."""
     machine = fleets.Machine(tmp_path, POD)
     with announcing.Cluster() as cluster:
-        one = Tried(rendered["overlays/try"].objects, cluster.flag, tmp_path)
+        one = Tried(rendered["overlays/try"].objects, cluster.flag, tmp_path, machine)
         try:
             machine.start_triton()
             one.start("servegate-control")
