@@ -86,7 +86,8 @@ async def _get(session: aiohttp.ClientSession, url: str) -> Any:
 def _sentence(model: dict[str, Any]) -> str:
     ready = [str(v["version"]) for v in model["versions"] if v["state"] == "ready"]
     if model["state"] in ("ready", "partial"):
-        return f"model {model['name']}: version {', '.join(ready)} ready"
+        word = "version" if len(ready) == 1 else "versions"
+        return f"model {model['name']}: {word} {', '.join(ready)} ready"
     if model["state"] == "failed":
         return f"model {model['name']} cannot be served: {'; '.join(model['problems'])}"
     if model["state"] == "asleep":

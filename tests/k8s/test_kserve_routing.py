@@ -40,7 +40,7 @@ def routing(rendered: dict[str, Rendering], tmp_path: Path) -> Iterator[Tried]:
     shutil.copytree(harness.ROOT / "model_repo" / "digits", machine.repository / "digits")
     with announcing.Cluster() as cluster:
         objects = rendered["examples/kserve/routing"].objects
-        one = Tried(objects, cluster.flag, tmp_path)
+        one = Tried(objects, cluster.flag, tmp_path, machine)
         one.environment["SERVEGATE_STORAGE"] = ""
         try:
             machine.start_triton()
