@@ -1,10 +1,10 @@
 """The parts of a control plane that say how many replicas there should be, put together.
 
-Who is asked for the GPUs of which replica.
+The GPU readings of a replica come from these sources:
 
-1. Triton's own metrics, which somebody has read already: they say which GPUs are its own.
-2. The dcgm-exporter beside it, where `gpu_metrics` names one: only it knows what a GPU really does.
-3. NVML, for a Triton of this machine, when nobody has told how busy each of its GPUs is.
+1. Triton's metrics, which are scraped anyway: they list the GPUs of this Triton.
+2. The dcgm-exporter on the same node, if `gpu_metrics` names one: only it knows the real load.
+3. NVML, for a Triton on this machine whose GPU utilisation is not known from 1 or 2.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _PATIENCE = 1.0  # seconds
 class Gpus:
     """Asks. `exporter` gives the URL of a replica's dcgm-exporter, or an empty text.
 
-    `patience`: seconds for NVML, which may have to wake a GPU that nobody uses.
+    `patience`: seconds for NVML, which may have to wake an idle GPU.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Gpus:
         self._nvml = nvml or Nvml().read
         self._patience = patience
         self._asked: asyncio.Future[Mapping[str, Gpu]] | None = None
-        self._proven: dict[str, set[str]] = {}  # GPUs by replica that were busy, as Triton told
+        self._proven: dict[str, set[str]] = {}  # GPUs by replica that Triton reported as busy
 
     def __repr__(self) -> str:
         return f"<Gpus proven={sum(len(one) for one in self._proven.values())}>"
@@ -68,7 +68,7 @@ class Gpus:
     async def gpus_of(
         self, replica: Replica, readings: ReplicaScrape | None
     ) -> Mapping[str, Mapping[str, Any]]:
-        """By UUID what is known of each, as `Gpu` names it; empty where nobody tells anything."""
+        """The readings by UUID; empty if no source has any."""
         told = self._as_triton_tells(replica, readings)
         sources, url = [told], self._exporter(replica)
         if url:

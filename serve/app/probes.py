@@ -6,7 +6,7 @@
 | `/readyz` | every worker answers, and serves a snapshot        | one does not; or calls drain   |
 
 A data plane that drains is alive: whoever stops it knows for how long. A worker that hangs makes it
-unready, and is killed soon (`watching.py`); that is no reason to end the others.
+unready, and is killed soon (`watchdog.py`); that is no reason to end the others.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
     no batching        each call is one execution, in order, on the first free instance
     no delay, nothing  a free instance takes at once what waits, in order, up to max_batch_size;
     preferred          calls are never split
-    else               `forming.py`
+    else               `batch_formation.py`
 
 All randomness is drawn from the seed before anything happens, in the same order for every setup:
 two setups, or two rates, meet the same calls and the same luck, so their difference is theirs.

@@ -7,7 +7,7 @@
     confirmation  the rate that passed is tried once more, for longer; if it fails, a step lower
 
 A trial is made at the median of what is believed of the setup's limit, where its outcome says most.
-What a trial says of one setup also moves the belief of those that are like it (`believing.py`).
+What a trial says of one setup also moves the belief of those that are like it (`knowledge.py`).
 
     grid = candidates(64, instances=2, objective=objective)
     search = Halving(grid, objective)
@@ -20,7 +20,7 @@ The grid: all setups worth thinking of.
 
 Preferred sizes are left out. Triton's own manual says that most models gain nothing by them: they
 are for engines with a profile per size, and calls that miss the size wait, or run in smaller
-batches than they could (`forming.py`).
+batches than they could (`batch_formation.py`).
 
 Which setups a rung has, and how the last one is brought to an end.
 """

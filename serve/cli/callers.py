@@ -132,36 +132,40 @@ class GrpcCaller:
         self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
     ) -> Answer:
         """See `InferCall`."""
-        message = codec.grpc_request(
-            asked.model, inputs, version=asked.selector, datatypes=datatypes
-        )
-        method = self._channel.unary_unary(kserve_grpc.method_of(Verb.INFER))
-        begun = time.perf_counter()
-        try:
-            body, call = method.with_call(message, self._timeout, self._metadata)
-        except self._error as error:
-            raise data_answers.grpc_error(error) from error
-        milliseconds = (time.perf_counter() - begun) * 1000
-        decision = data_answers.metadata_value(call.trailing_metadata(), data_answers.DECISION)
-        return _answer(codec.read_grpc_reply(body), decision, milliseconds)
+        return self._infer(asked, inputs, datatypes, is_stream=False)
 
     def stream(
         self, asked: ModelReference, inputs: Mapping[str, Array], datatypes: Mapping[str, str]
     ) -> Answer:
         """One call of a decoupled model: all its responses, as one answer."""
+        return self._infer(asked, inputs, datatypes, is_stream=True)
+
+    def _infer(
+        self,
+        asked: ModelReference,
+        inputs: Mapping[str, Array],
+        datatypes: Mapping[str, str],
+        *,
+        is_stream: bool,
+    ) -> Answer:
         message = codec.grpc_request(
             asked.model, inputs, version=asked.selector, datatypes=datatypes
         )
-        method = self._channel.stream_stream(kserve_grpc.method_of(Verb.STREAM))
+        method = kserve_grpc.method_of(Verb.STREAM if is_stream else Verb.INFER)
+        options = (self._timeout, self._metadata)
         begun = time.perf_counter()
         try:
-            call = method(iter([message]), self._timeout, self._metadata)
-            bodies = list(call)
+            if is_stream:
+                call = self._channel.stream_stream(method)(iter([message]), *options)
+                bodies = list(call)
+            else:
+                body, call = self._channel.unary_unary(method).with_call(message, *options)
         except self._error as error:
             raise data_answers.grpc_error(error) from error
         milliseconds = (time.perf_counter() - begun) * 1000
         decision = data_answers.metadata_value(call.trailing_metadata(), data_answers.DECISION)
-        return _answer(codec.read_grpc_stream(bodies), decision, milliseconds)
+        reply = codec.read_grpc_stream(bodies) if is_stream else codec.read_grpc_reply(body)
+        return _answer(reply, decision, milliseconds)
 
 
 def _channel(grpc: Any, target: str, *, secure: bool) -> Any:

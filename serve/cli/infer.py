@@ -104,7 +104,8 @@ class RecordedModel:
     def __init__(self, admin: AdminClient, model: str) -> None:
         self._admin = admin
         self._model = model
-        self._detail: Mapping[str, Any] | None = None
+        self._detail: Mapping[str, Any] | ServegateError | None = None
+        self._kinds: dict[str, Mapping[str, Any]] = {}  # by version
 
     def preprocessing(self) -> Mapping[str, Any]:
         """The recorded preprocessing, empty when there is none; an error when nobody answers."""
@@ -134,15 +135,24 @@ class RecordedModel:
 
     def output_kinds(self, version: str) -> Mapping[str, Any]:
         """How a version says that its outputs are to be read; nothing where that is not known."""
-        path = f"/api/models/{segment(self._model)}/versions/{segment(version)}/configuration"
-        try:
-            return (self._admin.get(path).get("output_kinds") or {}) if version else {}
-        except ServegateError:
+        if not version or isinstance(self._detail, ServegateError):
             return {}
+        if version not in self._kinds:
+            path = f"/api/models/{segment(self._model)}/versions/{segment(version)}/configuration"
+            try:
+                self._kinds[version] = self._admin.get(path).get("output_kinds") or {}
+            except ServegateError:
+                self._kinds[version] = {}
+        return self._kinds[version]
 
     def _read(self) -> Mapping[str, Any]:
         if self._detail is None:
-            self._detail = self._admin.get(f"/api/models/{segment(self._model)}")
+            try:
+                self._detail = self._admin.get(f"/api/models/{segment(self._model)}")
+            except ServegateError as error:
+                self._detail = error
+        if isinstance(self._detail, ServegateError):
+            raise self._detail
         return self._detail
 
 

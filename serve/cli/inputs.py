@@ -13,7 +13,7 @@
 | `@cat.png`, …     | the only input of a model that has one                                    |
 | `random`          | every input that nothing else fills                                       |
 
-This module reads the files; `tensors/giving.py` makes the tensors. It imports numpy: commands
+This module reads the files; `tensors/input_forms.py` makes the tensors. It imports numpy: commands
 import it when they run.
 """
 

@@ -1,7 +1,7 @@
 """The client's half of an upload: only what is missing is sent, and every step can be repeated.
 
     POST  /api/uploads {model, files}        which blobs are missing, and where each goes on
-    PATCH /api/uploads/{id}/blobs/{sha256}   the next piece of one, see `sending.py`
+    PATCH /api/uploads/{id}/blobs/{sha256}   the next piece of one, see `blob_upload.py`
     POST  /api/uploads/{id}/commit           a number for what is there
 
 The offset that the gateway tells is right, whatever was sent. An upload that the gateway has

@@ -125,9 +125,12 @@ class GatewayClient:
         Raises what the gateway answers instead, in its own words; `Unavailable` when it is not
         reached, `OutcomeUnknown` when it broke off, `DeadlineExceeded` after `timeout` seconds.
         """
-        calls = {HTTP: self._infer_http, GRPC: self._infer_grpc, STREAM: self._infer_stream}
-        call = calls[via]
-        reply, decision, seconds = await call(model, selector, inputs, datatypes, timeout)
+        asked = (model, selector, inputs, datatypes, timeout)
+        if via == HTTP:
+            reply, decision, seconds = await self._infer_http(*asked)
+        else:
+            is_stream = via == STREAM
+            reply, decision, seconds = await self._infer_grpc(*asked, is_stream=is_stream)
         decided = data_answers.read_decision(decision)
         return Answered(
             outputs=reply.outputs,
@@ -255,44 +258,31 @@ class GatewayClient:
         inputs: Mapping[str, Array],
         datatypes: Mapping[str, str],
         within: float,
+        *,
+        is_stream: bool,
     ) -> tuple[InferReply, str, float]:
         message = await asyncio.to_thread(
             codec.grpc_request, model, inputs, version=selector, datatypes=datatypes
         )
-        method = self._connected().unary_unary(kserve_grpc.method_of(Verb.INFER))
+        method = kserve_grpc.method_of(Verb.STREAM if is_stream else Verb.INFER)
+        options: dict[str, Any] = {"timeout": within, "metadata": data_answers.shown(self._key())}
+        channel = self._connected()
         begun = time.perf_counter()
         try:
-            call = method(message, timeout=within, metadata=data_answers.shown(self._key()))
-            body: bytes = await call
+            if is_stream:
+                call = channel.stream_stream(method)(iter([message]), **options)
+                bodies = [body async for body in call]
+            else:
+                call = channel.unary_unary(method)(message, **options)
+                bodies = [await call]
             told = await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:
             raise data_answers.grpc_error(error) from error
         seconds = time.perf_counter() - begun
-        reply = await asyncio.to_thread(codec.read_grpc_reply, body)
-        return reply, data_answers.metadata_value(told, data_answers.DECISION), seconds
-
-    async def _infer_stream(
-        self,
-        model: str,
-        selector: str,
-        inputs: Mapping[str, Array],
-        datatypes: Mapping[str, str],
-        within: float,
-    ) -> tuple[InferReply, str, float]:
-        message = await asyncio.to_thread(
-            codec.grpc_request, model, inputs, version=selector, datatypes=datatypes
-        )
-        method = self._connected().stream_stream(kserve_grpc.method_of(Verb.STREAM))
-        begun = time.perf_counter()
-        try:
-            shown = data_answers.shown(self._key())
-            call = method(iter([message]), timeout=within, metadata=shown)
-            bodies = [body async for body in call]
-            told = await call.trailing_metadata()
-        except grpc.aio.AioRpcError as error:
-            raise data_answers.grpc_error(error) from error
-        seconds = time.perf_counter() - begun
-        reply = await asyncio.to_thread(codec.read_grpc_stream, bodies)
+        if is_stream:
+            reply = await asyncio.to_thread(codec.read_grpc_stream, bodies)
+        else:
+            reply = await asyncio.to_thread(codec.read_grpc_reply, bodies[0])
         return reply, data_answers.metadata_value(told, data_answers.DECISION), seconds
 
     def _connected(self) -> Any:

@@ -6,8 +6,8 @@
 | `undo N`    | its present body, with each field that N changed as it was before N;     |
 |             | refused when a later revision changed one of these fields again          |
 
-Both are changes like any other. They are asked of the same commands (`restoring.py`), so they pass
-the same checks: a version that is not ready now gets no calls because it once did.
+Both are changes like any other. They use the same commands (`restoration.py`), so they pass the
+same checks: a version that is not ready now gets no calls because it once did.
 """
 
 import json

@@ -33,7 +33,7 @@ class Loadable:
     on disk now is not, so that what was read before stays in force. `unloaded` says that somebody
     wants it not to be served, whatever the folder says. `of` is the model's name for callers where
     it differs from the name in Triton. `flavours` are its forms, of which a replica runs one: then
-    `configuration` is that of its `flavour`, see `control/reconciling/flavouring.py`. `revision`
+    `configuration` is that of its `flavour`, see `control/reconciliation/flavours.py`. `revision`
     is the ETag of the decision that changes the configuration, empty where there is none;
     `passed_over` says why it is not in force.
     """

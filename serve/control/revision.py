@@ -6,9 +6,9 @@ Its body:
 
     {"fields": {"max_batch_size": 16, "dynamic_batching": {…}}, "group": "…", "tuned": {…}}
 
-`fields` are those of `triton/revising.py`. `group` is the one that the name stood for when this was
-decided; a name in Triton may be given away later, and then this is not meant. It is empty for a
-folder of the plain repository. `tuned` is what `servegate batching tune` measured, if it did.
+`fields` are those of `triton/config_revisions.py`. `group` is the one that the name stood for when
+this was decided; a name in Triton may be given away later, and then this is not meant. It is empty
+for a folder of the plain repository. `tuned` is what `servegate batching tune` measured, if it did.
 """
 
 from collections.abc import Mapping

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from serve.core.versions import OUTPUTS
+from serve.tensors.output_kinds import FLOATS
 from serve.tensors.signature import ModelSignature
 
 LABELS = "labels.txt"
 _MOST_BYTES = 1 << 20
-_FLOATS = ("FP16", "BF16", "FP32", "FP64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class ClassLabels:
         if self.kinds:
             (folder / LABELS).write_bytes(self.text)
             page = json.dumps({"outputs": self.kinds}, indent=2)
-            (folder / "outputs.json").write_text(f"{page}\n")
+            (folder / OUTPUTS).write_text(f"{page}\n")
 
 
 def class_labels(
@@ -79,7 +80,7 @@ def _vectors(signature: ModelSignature, *, is_batched: bool) -> Iterator[tuple[s
     """The outputs of which a row is a vector of floats, and its size."""
     for spec in signature.outputs:
         row = spec.shape if spec.shape is None or not is_batched else spec.shape[1:]
-        if row is not None and len(row) == 1 and row[0] > 1 and spec.datatype in _FLOATS:
+        if row is not None and len(row) == 1 and row[0] > 1 and spec.datatype in FLOATS:
             yield spec.name, row[0]
 
 

@@ -26,7 +26,7 @@ class ConversionTask:
 
     @classmethod
     def read(cls, path: Path) -> "ConversionTask":
-        """Read what `running.py` wrote."""
+        """Read what `runner.py` wrote."""
         page: Any = json.loads(path.read_bytes())
         request, base = ConversionRequest.from_json(page["request"]), Path(page["base"])
         samples, labelled, model = (

@@ -1,6 +1,6 @@
 """Waiting for a pool to wake or a version to be loaded, for listeners whose calls are tasks.
 
-Those whose calls are no tasks are `Waiter`s themselves: see `proxy/waking.py`.
+Those whose calls are no tasks are `Waiter`s themselves: see `proxy/waiting_calls.py`.
 """
 
 import asyncio

@@ -7,7 +7,7 @@
 | `--listen H:P --expect N`  | a master, whose N workers come from other machines             |
 | `--worker-of H:P`          | a worker; its stdin holds the master's token, or nothing       |
 
-It says what happens on its stdout, a line each (`engine/telling.py`), and ends when the run has. A
+It says what happens on its stdout, a line each (`engine/events.py`), and ends when the run has. A
 worker says nothing there: it sends its events to the master. gevent comes first of all imports,
 because it replaces what would block.
 """

@@ -7,8 +7,8 @@
     contract/case-0.npz      arrays `input/NAME` and `output/NAME`, as they go over the wire
 
 Only `file` is needed. `outputs` holds what is said of one output alone; `top1` may also be true,
-for every row. `datatypes` names inputs whose datatype numpy does not have. See `judging.py` for
-what makes an answer right.
+for every row. `datatypes` names inputs whose datatype numpy does not have. See
+`expected_outputs.py` for what makes an answer right.
 """
 
 import json

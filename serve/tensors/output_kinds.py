@@ -32,9 +32,9 @@ from serve.core.errors import Invalid
 from serve.tensors.datatypes import Array
 from serve.tensors.metadata import TensorSpec
 
-_FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
+FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
 _WHOLE = frozenset(f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
-_NUMBERS = _FLOATS | _WHOLE
+_NUMBERS = FLOATS | _WHOLE
 _CHANNELS = (1, 3, 4)
 _WORDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {
@@ -233,12 +233,12 @@ def _misfit(one: DeclaredOutput, spec: TensorSpec, *, is_decoupled: bool) -> tup
     if one.kind == "stream" and not is_decoupled:
         return "cannot be 'stream': the model is not decoupled", 'use "kind": "text"'
     is_scored = one.kind in ("classes", "multilabel") and one.values != "indices"
-    if is_scored and (datatype not in _FLOATS or len(row) != 1 or row[0] in (0, 1)):
+    if is_scored and (datatype not in FLOATS or len(row) != 1 or row[0] in (0, 1)):
         fix = 'use "values": "indices"' if datatype in _WHOLE else 'use "kind": "number"'
         return f"cannot be '{one.kind}', which needs a vector of floats for each row", fix
     if one.values == "indices" and (datatype not in _WHOLE or row not in ((), (1,), (-1,))):
         return "cannot hold class indices: that needs one integer for each row", "use logits"
-    if one.kind == "embedding" and (datatype not in _FLOATS or len(row) != 1):
+    if one.kind == "embedding" and (datatype not in FLOATS or len(row) != 1):
         return "cannot be 'embedding', which needs a vector of floats for each row", "use number"
     if one.kind == "number" and datatype not in _NUMBERS:
         return "cannot be 'number', which needs a numeric data type", 'use "kind": "text"'

@@ -9,7 +9,6 @@ from typing import Any
 import harness
 import numpy as np
 import pytest
-import repositories
 from harness import request
 from onnx import TensorProto, helper
 from PIL import Image
@@ -37,7 +36,6 @@ model_transaction_policy { decoupled: true }
 input [{ name: "x" data_type: TYPE_STRING dims: [ -1 ] }]
 output [{ name: "text" data_type: TYPE_STRING dims: [ 1 ] }]
 instance_group [{ kind: KIND_CPU }]
-version_policy { all {} }
 """
 OUTPUTS: dict[str, tuple[str, int, list[int], dict[str, Any]]] = {
     "scores": ("FP32", TensorProto.FLOAT, [4], {"kind": "classes", "values": "logits"}),
@@ -154,23 +152,30 @@ def test_outputs_are_shown_and_compared_as_the_version_declares(uploading, tmp_p
         assert seen.size == (256, 256) and seen.getpixel((0, 0)) == round(1.3 * 255 / 4)
 
 
-def streaming(where: Path) -> None:
-    """A decoupled model in two versions that answer with one word after the other."""
-    for number, end in enumerate((". ", "! "), 1):
-        (where / str(number)).mkdir(parents=True)
-        (where / str(number) / "model.py").write_text(STREAMING.format(end=end))
+def streaming(where: Path, end: str) -> Path:
+    """A decoupled model that answers with one word after the other."""
+    (where / "1").mkdir(parents=True)
+    (where / "1" / "model.py").write_text(STREAMING.format(end=end))
     (where / "config.pbtxt").write_text(STREAMED)
     (where / "outputs.json").write_text(json.dumps({"outputs": {"text": {"kind": "stream"}}}))
+    return where
+
+
+@pytest.fixture
+def trusting(tmp_path: Path):
+    """A gateway on which models may bring code."""
+    flags = ("--model-repo", "", "--replicas", "1", "--workers", "1", "--allow-code-models")
+    with harness.up(tmp_path / "state", *flags, "--quarantine", "off") as up:
+        yield up
 
 
 @pytest.mark.triton
-def test_the_parts_of_a_stream_are_one_text(gateway, tmp_path: Path) -> None:
-    streaming(tmp_path / "new" / "streamed")
-    repositories.serve(gateway, tmp_path / "new")
-    gateway.put("/api/models/streamed/labels/b", {"version": 2})
+def test_the_parts_of_a_stream_are_one_text(trusting, tmp_path: Path) -> None:
+    pushed(trusting, streaming(tmp_path / "one", ". "), "streamed", "--wait")
+    pushed(trusting, streaming(tmp_path / "two", "! "), "streamed", "--label", "b", "--wait")
     (tmp_path / "x.json").write_text('["one", "two"]')
-    where = ("--url", f"http://{gateway.http}", "--admin-url", gateway.admin)
-    where += ("--grpc-url", gateway.grpc)
+    where = ("--url", f"http://{trusting.http}", "--admin-url", trusting.admin)
+    where += ("--grpc-url", trusting.grpc)
     for asked, text in (("streamed@1", "one. two. "), ("streamed:b", "one! two! ")):
         said = servegate("infer", asked, "--input", f"x=@{tmp_path / 'x.json'}", "--json", *where)
         assert said.returncode == 0, said.stderr
@@ -180,7 +185,7 @@ def test_the_parts_of_a_stream_are_one_text(gateway, tmp_path: Path) -> None:
     data = base64.b64encode((tmp_path / "x.json").read_bytes()).decode()
     body = {"model": "streamed", "a": "1", "b": "2"}
     body |= {"inputs": {"x": {"form": "json", "data": data, "name": "x.json"}}}
-    status, made = request(f"{gateway.admin}/api/tries", "POST", body)
+    status, made = request(f"{trusting.admin}/api/tries", "POST", body)
     assert status == 201 and [side["error"] for side in made["sides"]] == [None, None], made
     texts = [side["outputs"][0]["rows"][0]["text"] for side in made["sides"]]
     assert texts == ["one. two. ", "one! two! "]
@@ -189,7 +194,7 @@ def test_the_parts_of_a_stream_are_one_text(gateway, tmp_path: Path) -> None:
     assert 0.7 < found["measures"]["similarity"] < 1
     told = {
         one["language"]: one["text"]
-        for one in gateway.get(f"/api/tries/{made['id']}/snippets?side=a")
+        for one in trusting.get(f"/api/tries/{made['id']}/snippets?side=a")
     }
     assert set(told) == {"python", "grpcurl"}
     shell = Shell(tmp_path)

@@ -9,8 +9,8 @@ The messages of KEDA's external scaler, described in a table.
 
 They stand in a pool of their own, as those of TensorFlow Serving do, and are made when they are
 needed. Source: `pkg/scalers/externalscaler/externalscaler.proto` of https://github.com/kedacore/keda
-(read after 2.20.1, when `StreamMetricSpec` had been added). Numbers of KEDA up to 2.16 are whole:
-`targetSize` and `metricValue`, which are filled in beside those that replace them.
+(read after 2.20.1, when `StreamMetricSpec` had been added). KEDA up to 2.16 reads whole numbers
+from `targetSize` and `metricValue`; both are set, next to the fields that replace them.
 """
 
 import functools

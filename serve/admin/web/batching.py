@@ -1,9 +1,7 @@
-"""How a version is batched: what that means, what came of it, and the form that changes it.
+"""The page *Batching* of a version: its configuration, the measurements, and the form to change it.
 
-What was measured is fetched anew all the time, and nothing else, so that nothing typed is lost. The
-form comes back with every answer as it was typed; see `batching_sheet.py`.
-
-The form of the page *Batching* on its way: as somebody typed it, and with what came of it.
+Only the measurements are refreshed, so that the user's input is never lost. Every response returns
+the form with the user's input and the result of the change.
 """
 
 import json
@@ -46,7 +44,8 @@ _LONGEST = 1000  # characters of a reason
 class FormResult:
     """What came of a form. `lines` are what would differ, None where that was not asked.
 
-    `is_stale`: nothing was done, as somebody has changed it since; `is_news`: nothing was asked.
+    `is_stale`: nothing was changed, because another user changed the configuration in the
+    meantime. `is_news`: no change was requested.
     """
 
     trouble: ServegateError | None = None
@@ -84,7 +83,7 @@ class Sheet:
 
 
 async def asked(visit: Visit, model: str, number: int) -> tuple[ServingConfigurationView, Sheet]:
-    """How a version is run now, and over it what somebody typed; `etag` is what they had seen."""
+    """The configuration of a version, overlaid with the user's input for the state `etag`."""
     served = await show_serving_configuration(model, number, visit.control, Response())
     form = await visit.request.form()
     now = batching_form.shown(parse(served.config))

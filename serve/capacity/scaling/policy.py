@@ -2,12 +2,12 @@
 
 Demand of a model, in calls per second:
 
-    D = rate + max(0, waiting − ½·limit·capacity·holding) ÷ 30 s          the rate: `rates.py`
+    D = rate + max(0, waiting − ½·limit·capacity·holding) ÷ 30 s          the rate: `Rate`
 
-In replicas that are busy all the time: Σ D ÷ capacity, over the pool's models. `staffing.py` tells
+In replicas that are busy all the time: Σ D ÷ capacity, over the pool's models. `demand.py` tells
 how many are wanted for them. Fewer than there are: only when no more was needed for `HELD`, when
-the last hour does not say to keep them (`memory.py`), when none is starting, and by no more than a
-half a minute.
+the last hour does not say to keep them (`DemandMemory`), when none is starting, and by no more than
+a half a minute.
 
 A miss lowers what is believed of a capacity only where there were enough replicas by the policy's
 own reckoning: those that come a cold start too late are no fault of the capacity.

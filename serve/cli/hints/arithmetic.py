@@ -1,7 +1,7 @@
 """The arithmetic of a hint in words and numbers, from what the gateway tells of it.
 
 a model's demand   calls per second ÷ what a replica bears, and what is reckoned on top
-wanted             the demand of all, and some to spare: `capacity/scaling/staffing.py`
+wanted             the demand of all, and some to spare: `capacity/scaling/demand.py`
 changes            the demand at which the number is another, and what each reason asks for
 """
 

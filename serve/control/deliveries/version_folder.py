@@ -1,6 +1,6 @@
 """Materialising: a published version as a folder of a model repository, whole or not there at all.
 
-Everything is built in a draft and put into its place by `control/delivering/repository.py`.
+Everything is built in a draft and put into its place by `control/deliveries/repository.py`.
 """
 
 import asyncio

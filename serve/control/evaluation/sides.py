@@ -30,7 +30,7 @@ from serve.tensors.datatypes import BYTES, Array, to_json
 from serve.tensors.input_forms import GivenInput, InputForm, Inputs, described, read_inputs
 from serve.tensors.metadata import Metadata, TensorSpec
 from serve.tensors.output_comparison import probabilities
-from serve.tensors.output_kinds import Declared, DeclaredOutput, kinds_of, row_shape
+from serve.tensors.output_kinds import FLOATS, Declared, DeclaredOutput, kinds_of, row_shape
 
 _NEAR = 1e-2  # how far the sum of probabilities may be from 1
 _OPEN = ("", "indices")  # of classes: the data type and the shape tell what the values are
@@ -237,30 +237,29 @@ def _output(model: str, metadata: Metadata, declared: Declared, output: str) -> 
 
 
 def _kind(spec: TensorSpec, declared: DeclaredOutput | None) -> OutputKind:
-    is_open = declared is not None and declared.kind == "classes" and declared.values in _OPEN
-    if declared is not None and not is_open:
-        kind = _KINDS.get(declared.kind)
-        if kind is None:
-            raise Invalid(
-                f"output '{spec.name}' cannot be evaluated",
-                why=f"outputs.json declares it as '{declared.kind}', which has no label per row",
-                try_this="choose another output with --output, or compare two versions with "
-                "`servegate compare`",
-            )
-        if kind is not OutputKind.CLASSES and math.prod(row_shape(spec)) > 1:
-            raise Invalid(
-                f"output '{spec.name}' cannot be evaluated",
-                why=f"a row has the shape {list(row_shape(spec))}, but one value is expected",
-            )
-        return kind
-    if spec.datatype not in ("FP16", "BF16", "FP32", "FP64"):
-        return OutputKind.VALUES
-    return OutputKind.CLASSES if _scored(spec) else OutputKind.NUMBERS
+    if declared is None or (declared.kind == "classes" and declared.values in _OPEN):
+        if _scored(spec):
+            return OutputKind.CLASSES
+        return OutputKind.NUMBERS if spec.datatype in FLOATS else OutputKind.VALUES
+    kind = _KINDS.get(declared.kind)
+    if kind is None:
+        raise Invalid(
+            f"output '{spec.name}' cannot be evaluated",
+            why=f"outputs.json declares it as '{declared.kind}', which has no label per row",
+            try_this="choose another output with --output, or compare two versions with "
+            "`servegate compare`",
+        )
+    if kind is not OutputKind.CLASSES and math.prod(row_shape(spec)) > 1:
+        raise Invalid(
+            f"output '{spec.name}' cannot be evaluated",
+            why=f"a row has the shape {list(row_shape(spec))}, but one value is expected",
+        )
+    return kind
 
 
 def _scored(spec: TensorSpec) -> bool:
     """Whether a row has several floats."""
-    return spec.datatype in ("FP16", "BF16", "FP32", "FP64") and math.prod(row_shape(spec)) != 1
+    return spec.datatype in FLOATS and math.prod(row_shape(spec)) != 1
 
 
 def _texts(

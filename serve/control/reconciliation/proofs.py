@@ -27,7 +27,7 @@ _log = logging.getLogger("servegate.proving")
 
 
 class Proof(Protocol):
-    """Finds out whether a version answers as it should; see `control/reconciling/contracts.py`."""
+    """Finds out whether a version answers as it should; see `contracts.py`."""
 
     async def warm(self, replica: Replica, version: PublishedVersion) -> None:
         """Call it a few times, so that the first caller does not wait for lazy set-up."""

@@ -1,7 +1,7 @@
 """The reconciler: makes every replica hold what is wanted, and keeps looking.
 
 It is level-triggered: each round compares what a replica holds with what it should hold and takes
-the steps that lead there (`planning.py`), no matter how the difference came about. So a replica
+the steps that lead there (`plan.py`), no matter how the difference came about. So a replica
 that was restarted empty, a new version and a load that failed halfway are all one case. A round in
 which nothing was left to be done is not repeated before something it has read is another, or half a
 minute has passed.

@@ -1,6 +1,6 @@
 """Capacities: how many calls per second one replica of a pool bears of a model.
 
-    μ(version) = rows per second, learned from executions      `capacity/scaling/learning.py`
+    μ(version) = rows per second, learned from executions    `capacity/scaling/replica_capacity.py`
     1 ÷ μ(model) = Σ share(version) · rows per call ÷ μ(version)
 
 So versions count by the calls that they get: it is the time of a replica that a mean call takes. An

@@ -5,7 +5,7 @@
     somebody waits for a model without a replica: `wake`, at once and with what was read last
 
 It only advises. What is remembered of a pool lives as long as the process; a new one holds for a
-minute what there is (`capacity/scaling/policy.py`), or was asked for last (`lasting.py`).
+minute what there is (`capacity/scaling/policy.py`), or was asked for last (`held_hints.py`).
 """
 
 import asyncio

@@ -39,7 +39,8 @@ def drawing(
 ) -> bytes | None:
     """An output as a PNG file; None for what is no picture. `background` is what was sent."""
     rows = rows_of(answer[name], spec)
-    if not len(rows):
+    image: Image.Image | None = None
+    if not len(rows) or not rows[0].size:
         return None
     if declared.kind == "image":
         image = _image(rows[0], declared)
@@ -47,11 +48,7 @@ def drawing(
         image = _mask(rows[0])
     elif declared.kind == "boxes" and background is not None:
         image = _boxes(name, answer, declared, spec, background)
-    else:
-        return None
-    file = io.BytesIO()
-    enlarged(image).save(file, "PNG")
-    return file.getvalue()
+    return None if image is None else _file(image)
 
 
 def _image(row: Array, declared: DeclaredOutput) -> Image.Image:
@@ -63,7 +60,8 @@ def _image(row: Array, declared: DeclaredOutput) -> Image.Image:
 
 
 def _mask(row: Array) -> Image.Image:
-    flat = row.reshape([size for size in row.shape if size != 1] if row.ndim > 2 else row.shape)
+    single = next((axis for axis, size in enumerate(row.shape) if size == 1), 0)
+    flat = row.squeeze(single) if row.ndim > 2 else row  # one channel, first or last
     classes, places = np.unique(flat, return_inverse=True)
     colors = np.array([_color(int(one)) for one in classes], np.uint8)
     return Image.fromarray(colors[places.reshape(flat.shape)])
@@ -112,8 +110,10 @@ def is_picture(array: Array, steps: ImageSteps | None) -> bool:
 def png(array: Array, steps: ImageSteps | None) -> bytes | None:
     """The first row as a PNG file, None for what is no picture; enlarged if small."""
     image = picture(array, steps)
-    if image is None:
-        return None
+    return None if image is None else _file(image)
+
+
+def _file(image: Image.Image) -> bytes:
     file = io.BytesIO()
     enlarged(image).save(file, "PNG")
     return file.getvalue()

@@ -24,8 +24,8 @@ class Offered:
 class TryRequest:
     """One try. `a` and `b` are a number, a label, or empty; `b` is None for one side only.
 
-    `inputs` are by name, or by an empty one for all that it holds; see `tensors/giving.py`. `batch`
-    repeats one row, or is how many random ones are made; `seed` makes them the same again.
+    `inputs` are by name, or by an empty one for all that it holds; see `tensors/input_forms.py`.
+    `batch` repeats one row, or is how many random ones are made; `seed` makes them the same again.
     """
 
     model: str

@@ -58,7 +58,7 @@ from serve.wire.http2_stream import Piece
 class Sleep:
     """A message whose model's pool has been scaled to zero: what has come of it.
 
-    It waits, and all that follows it in its stream waits behind it. See `proxy/waking.py`.
+    It waits, and all that follows it in its stream waits behind it. See `proxy/waiting_calls.py`.
     """
 
     __slots__ = ("_attempt", "_stream", "body", "is_last", "share")

@@ -13,9 +13,9 @@ call has been executed: after a refusal it can go to another replica.
       └─▶ arriving: it takes no ┘
           slot before it is complete, or so many bytes of it are here as are kept for a repeat
 
-While the model's pool has been scaled to zero (see `proxy/waking.py`), what has come of the message
-is kept in the same way. Its credit does not go back meanwhile, so a client that has more of it
-waits as well.
+While the model's pool has been scaled to zero (see `proxy/waiting_calls.py`), what has come of the
+message is kept in the same way. Its credit does not go back meanwhile, so a client that has more of
+it waits as well.
 
 The head of an answer waits for what follows it, because it may be that of a refusal, which another
 replica can make good. From the first byte of an answer on the call has been executed, and the

@@ -1,6 +1,6 @@
 """What a run comes to: quantiles by lane and version, rates, shares, and how they move over time.
 
-Which calls count in a latency and which seconds in a rate is said, once, in `counting.py`.
+Which calls count in a latency and which seconds in a rate is said, once, in `counts.py`.
 """
 
 from __future__ import annotations

@@ -65,4 +65,6 @@ def test_boxes_are_drawn_on_the_picture_that_was_sent() -> None:
 
 def test_what_is_no_picture_is_not_drawn() -> None:
     assert drawn(np.zeros((1, 3), np.float32), DeclaredOutput("embedding")) is None
-    assert drawn(np.zeros((0, 2, 2), np.float32), DeclaredOutput("image", layout="HW")) is None
+    for shape in ((0, 2, 2), (1, 0, 2), (1, 0, 0)):
+        assert drawn(np.zeros(shape, np.float32), DeclaredOutput("image", layout="HW")) is None
+        assert drawn(np.zeros(shape, np.int64), DeclaredOutput("mask")) is None
