@@ -13,7 +13,7 @@ import os
 
 from locust import between, task
 
-from serve.load.users import (
+from serve.workbench.loadtest.users import (
     KServeGrpcUser,
     KServeHttpUser,
     OpenLoopUser,

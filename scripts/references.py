@@ -20,11 +20,11 @@ from serve.app.metrics import families
 from serve.app.worker import ProxyWorker
 from serve.cli.main import app
 from serve.cli.output import EXIT_CODES
-from serve.conversion.faults import FAULTS
 from serve.core import errors
 from serve.settings import PREFIX, Settings
 from serve.triton.lint import RULES
 from serve.wire.status import code_name, grpc_code, http_status
+from serve.workbench.conversion.faults import FAULTS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _EXITS = {

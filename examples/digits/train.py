@@ -31,10 +31,10 @@ import onnxruntime
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from serve.conversion.request import GENERAL, ConversionRequest
-from serve.conversion.runner import convert, default_limits
 from serve.core.errors import ConversionFailed
 from serve.tensors.expected_outputs import Tolerance
+from serve.workbench.conversion.request import GENERAL, ConversionRequest
+from serve.workbench.conversion.runner import convert, default_limits
 
 SEED = 20240917
 TOLERANCE = 1e-5  # of a probability; float32 kernels of two runtimes differ by about 1e-6

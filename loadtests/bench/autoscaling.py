@@ -37,9 +37,9 @@ from loadtests.bench.load_pairs import url
 from loadtests.bench.results import FOLDER, today, write_page
 from loadtests.bench.start import BIN, ROOT, free_ports, until_ready
 from loadtests.bench.started import Programs, listening
-from serve.load.reports.folder import read
-from serve.load.reports.report import LoadReport
-from serve.load.reports.summary import over_time, total
+from serve.workbench.loadtest.reports.folder import read
+from serve.workbench.loadtest.reports.report import LoadReport
+from serve.workbench.loadtest.reports.summary import over_time, total
 
 IMAGES = ROOT / "docs" / "images"
 LEAST, MOST = 1, 3

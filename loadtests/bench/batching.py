@@ -8,7 +8,7 @@ For each model of `batching_models.py`, all on one throw-away Triton of the gate
     winners    the winner of the search against that of the grid, in turns
 
 In turns: a measurement of one side, one of the other, each at the highest rate that it bears just
-then, see `serve/load/tuner/confirmation.py`; ten such pairs, one ratio with its 95 % interval.
+then, see `serve/workbench/tuning/confirmation.py`; ten such pairs, one ratio with its 95 % interval.
 
 Prints what it finds and writes `loadtests/results/batching-*.json`, after each step; the report
 takes of each model the newest of every step.
@@ -35,15 +35,15 @@ from loadtests.bench.started import Programs, listening
 from serve.capacity.measurements import Ask, Measured, OpenLoopTrial
 from serve.capacity.search import Halving, candidates
 from serve.capacity.setup import BatchSetup
-from serve.cli.batching.tuner import TuningLoad
 from serve.cli.client import connect
 from serve.core.objectives import Objective
-from serve.load import rate_search
-from serve.load.tuner.bench import LoadBench, opened
-from serve.load.tuner.confirmation import Duel
-from serve.load.tuner.execution_counts import Statistics
-from serve.load.tuner.measurements import Measuring
-from serve.load.tuner.setups import fields_of_setup
+from serve.workbench.loadtest import rate_search
+from serve.workbench.tuning.bench import LoadBench, opened
+from serve.workbench.tuning.cli.tuner import TuningLoad
+from serve.workbench.tuning.confirmation import Duel
+from serve.workbench.tuning.execution_counts import Statistics
+from serve.workbench.tuning.measurements import Measuring
+from serve.workbench.tuning.setups import fields_of_setup
 
 PAIRS = 10
 MOST_ROUNDS = 30  # of a comparison, those included in which a side has not found its level yet

@@ -19,10 +19,10 @@ import numpy as np
 from loadtests.bench.gate_graphs import Fault, Session, Style
 from loadtests.bench.gate_models import CLASSES, MODELS, PLACES, build
 from loadtests.bench.pictures import STYLE
-from serve.conversion.gate import GateVerdict, run_gate
-from serve.conversion.request import ConversionRequest
 from serve.tensors.datatypes import Array
 from serve.tensors.signature import ModelSignature
+from serve.workbench.conversion.gate import GateVerdict, run_gate
+from serve.workbench.conversion.request import ConversionRequest
 
 SIZES = tuple(float(10 ** (power / 2)) for power in range(0, -15, -1))
 STATED = 1e-3  # what is felt above it does not pass

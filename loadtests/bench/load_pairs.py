@@ -15,12 +15,12 @@ from loadtests.bench.generators import Wrk
 from loadtests.bench.payloads import Payload
 from loadtests.bench.start import ROOT, free_ports, until_ready
 from loadtests.bench.started import Programs, listening
-from serve.load.plan import Arrivals, Closed, Lane, LaneProtocol, LoadPlan
-from serve.load.reports.report import LoadRun
-from serve.load.reports.summary import total
-from serve.load.runner import run
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.installation import Installation, MachineFacts
+from serve.workbench.loadtest.plan import Arrivals, Closed, Lane, LaneProtocol, LoadPlan
+from serve.workbench.loadtest.reports.report import LoadRun
+from serve.workbench.loadtest.reports.summary import total
+from serve.workbench.loadtest.runner import run
 
 IN_FLIGHT = 16
 STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 %, by pairs
@@ -99,7 +99,7 @@ def wrk(payload: Payload, url: str, path: str, seconds: float, folder: Path) -> 
 
 def lane_of(protocol: LaneProtocol, port: int, path: str, payload: Payload) -> Lane:
     """A lane with a body of the data plane's benchmark."""
-    from serve.load.plan import Payload as Ours
+    from serve.workbench.loadtest.plan import Payload as Ours
 
     return Lane("", protocol, f"127.0.0.1:{port}", path, (Ours(payload.body, payload.fields),))
 

@@ -37,8 +37,8 @@ from loadtests.bench.results import FOLDER, today, write_page
 from loadtests.bench.start import free_ports
 from loadtests.bench.started import Programs, listening
 from loadtests.bench.upstreams import compile_native
-from serve.load.bodies import path_of, payload_of
-from serve.load.plan import Closed, Lane, LaneProtocol
+from serve.workbench.loadtest.bodies import path_of, payload_of
+from serve.workbench.loadtest.plan import Closed, Lane, LaneProtocol
 
 STALL = 3.0  # seconds
 

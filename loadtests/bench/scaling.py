@@ -20,11 +20,11 @@ from typing import Any
 
 from loadtests.bench import machine
 from loadtests.bench.results import FOLDER, today, write_page
-from serve.capacity.fleets.comparison import Scene, SimulationResult, compare, variants
-from serve.capacity.fleets.loads import LOADS, Floats, repeated
-from serve.capacity.fleets.seen import SimulatedServer
-from serve.capacity.fleets.traces import read_times
 from serve.capacity.service import ServiceTime
+from serve.workbench.simulator.comparison import Scene, SimulationResult, compare, variants
+from serve.workbench.simulator.loads import LOADS, Floats, repeated
+from serve.workbench.simulator.seen import SimulatedServer
+from serve.workbench.simulator.traces import read_times
 
 AZURE = "azure-conv"
 # Fixed and per row as 4 to 1; full batches keep the objective with what waits before them.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from serve.capacity.fleets.comparison import (
+from serve.workbench.simulator.comparison import (
     CALLS,
     FIRST_HALF,
     FIXED,
@@ -15,7 +15,7 @@ from serve.capacity.fleets.comparison import (
     RAY,
     UTILISATION,
 )
-from serve.capacity.fleets.fronts import FrontPoint, cost_at, late_at
+from serve.workbench.simulator.fronts import FrontPoint, cost_at, late_at
 
 CALM = {"steady": (0.0, 1.25), "diurnal": (0.0, 1.25), "ramp": (0.0, 1.25)}
 TRACED = {"azure-conv": (0.003, 1.15)}

@@ -17,9 +17,9 @@ from typing import Any
 from loadtests.bench.results import latest
 from loadtests.bench.scaling_goals import Equal, equals, goals
 from loadtests.bench.start import ROOT
-from serve.capacity.fleets.comparison import ORACLE, OURS, SimulationResult
-from serve.capacity.fleets.fronts import FrontPoint, points
-from serve.cli.hints.fronts_picture import svg
+from serve.workbench.simulator.cli.fronts_picture import svg
+from serve.workbench.simulator.comparison import ORACLE, OURS, SimulationResult
+from serve.workbench.simulator.fronts import FrontPoint, points
 
 PAGE = ROOT / "docs" / "autoscaling.md"
 PICTURE = ROOT / "docs" / "images" / "scaling-fronts.svg"

@@ -16,9 +16,7 @@ from serve.app.autoscaler import scaling_of
 from serve.app.batch_observation import observing_of
 from serve.app.benches import benches_of
 from serve.app.configuration import configuring_of
-from serve.app.conversions import conversions_of
 from serve.app.discovery import discovering_of
-from serve.app.evaluation import evaluating_of
 from serve.app.gateway import gateway_of
 from serve.app.identity import remember_gateway
 from serve.app.keda import keda_of
@@ -41,7 +39,6 @@ from serve.control.inventory import Inventory
 from serve.control.keys import KeyCommands
 from serve.control.live.sampler import LiveSampler
 from serve.control.live.sources import Sources
-from serve.control.load_reports import LoadReports
 from serve.control.management import ManagementCommands
 from serve.control.missing_versions import missing_versions
 from serve.control.models import Models
@@ -59,6 +56,9 @@ from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.settings import Settings, keys_are_required
 from serve.telemetry import Meters
+from serve.workbench.conversion.feature import conversions_of
+from serve.workbench.evaluation.feature import evaluating_of
+from serve.workbench.loadtest.stored_reports import LoadReports
 
 _log = logging.getLogger("servegate.control")
 

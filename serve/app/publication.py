@@ -10,7 +10,6 @@ from serve.app.paths import QUARANTINE_FOLDER, STORAGE_FOLDER, UPLOADS_FOLDER
 from serve.control.added_cases import blobs_of_cases
 from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import ArtifactStorage
-from serve.control.conversions.job import needed_blobs, needed_uploads
 from serve.control.decisions import Decisions
 from serve.control.deliveries.agents import AgentDelivery
 from serve.control.deliveries.bucket import BucketDelivery
@@ -31,11 +30,12 @@ from serve.control.publication.trials import Trials
 from serve.control.reconciliation.contracts import Contracts
 from serve.control.storage.store import Store
 from serve.control.uploads.uploads import UploadLimits, Uploads
-from serve.conversion.model_reader import read_model
 from serve.core.errors import CannotStart, ServegateError
+from serve.model_files.reader import read_model
 from serve.settings import Settings
 from serve.triton.installation import Installation, MachineFacts
 from serve.triton.quarantine import NAME, Quarantine, TrialLimits
+from serve.workbench.conversion.queue.job import needed_blobs, needed_uploads
 
 _log = logging.getLogger("servegate.publishing")
 _SWEEP = 3600.0  # seconds between two looks for uploads that nobody finishes

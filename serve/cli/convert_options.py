@@ -12,9 +12,9 @@ from serve.cli.panels import option
 from serve.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from serve.conversion.limits import ConversionLimits
-    from serve.conversion.request import ConversionRequest
     from serve.tensors.expected_outputs import Tolerance
+    from serve.workbench.conversion.limits import ConversionLimits
+    from serve.workbench.conversion.request import ConversionRequest
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
     "kib": 1 << 10,
@@ -150,7 +150,7 @@ def make_request(
     accept_unverified: bool = False,
 ) -> "ConversionRequest":
     """The request that the options make; `Invalid` for the first that makes no sense."""
-    from serve.conversion.request import ConversionRequest, Precision
+    from serve.workbench.conversion.request import ConversionRequest, Precision
 
     if precision not in list(Precision):
         raise Invalid(
@@ -177,7 +177,7 @@ def make_request(
 
 def limits_of(memory: str, timeout: str) -> "ConversionLimits":
     """The limits of the child process; what is not said is what the machine has. People wait."""
-    from serve.conversion.limits import ConversionLimits, default_limits
+    from serve.workbench.conversion.limits import ConversionLimits, default_limits
 
     default = default_limits()
     return ConversionLimits(

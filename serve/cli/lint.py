@@ -98,7 +98,7 @@ def _is_model(path: Path) -> bool:
 
 async def _examine_file(path: Path) -> Examined:
     """One ONNX file, with the configuration that a push would generate for it."""
-    from serve.conversion.model_reader import read_model
+    from serve.model_files.reader import read_model
     from serve.triton.config import parse
     from serve.triton.config_generation import generate
     from serve.triton.lint import LintSubject
@@ -123,7 +123,7 @@ def _files(path: Path, others: Iterable[str]) -> "tuple[VersionFile, ...]":
 
 
 async def _examine_version(folder: Path, version: int) -> Examined:
-    from serve.conversion.subjects import others_beside, subject_of
+    from serve.model_files.subjects import others_beside, subject_of
     from serve.triton.config import parse
     from serve.triton.layout import ModelFolder
     from serve.triton.lint import lint as diagnose

@@ -11,7 +11,6 @@ from serve.cli import (
     backup,
     compare,
     config,
-    convert,
     doctor,
     history,
     infer,
@@ -24,12 +23,13 @@ from serve.cli import (
     up,
 )
 from serve.cli.batching import group as batching
-from serve.cli.eval import group as evaluation
 from serve.cli.hints import group as hints
-from serve.cli.load import group as load
 from serve.cli.output import complain, exit_code
 from serve.cli.panels import Grouped
 from serve.core.errors import CannotStart, ServegateError
+from serve.workbench.conversion.cli import convert
+from serve.workbench.evaluation.cli import group as evaluation
+from serve.workbench.loadtest.cli import group as load
 
 app = typer.Typer(
     name="servegate",

@@ -177,10 +177,10 @@ def push(
     """
     from serve.cli.endings import report_end
     from serve.cli.golden import with_golden
-    from serve.cli.push_convert import converted
     from serve.cli.push_steps import Pushing, PushRequest
     from serve.cli.sources import convertible
     from serve.cli.talk import talk
+    from serve.workbench.conversion.cli.push import converted
 
     pushing = Pushing(connect(admin_url, key_file, reason=reason), talk(json=json), model=name)
     with report_end(pushing.talk, pushing.stopped), contextlib.ExitStack() as kept:
@@ -228,7 +228,7 @@ def push(
 
 def read_model(path: Path) -> "ModelSignature":
     """What a model file says of itself; read in a child process, under limits."""
-    from serve.conversion.model_reader import read_model
+    from serve.model_files.reader import read_model
 
     return asyncio.run(read_model(path))
 

@@ -6,12 +6,12 @@ import pytest
 from cli.commands import servegate
 
 from serve.capacity.search import Halving, candidates
-from serve.cli.batching.tune_wish import numbers_of
-from serve.cli.batching.tuner import line
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
-from serve.load.tuner.session import Now
-from serve.load.tuner.state import TuningState, TuningSubject
+from serve.workbench.tuning.cli.options import numbers_of
+from serve.workbench.tuning.cli.tuner import line
+from serve.workbench.tuning.session import Now
+from serve.workbench.tuning.state import TuningState, TuningSubject
 
 from .configured_gateway import Gateway, serving
 

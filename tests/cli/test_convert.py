@@ -13,10 +13,10 @@ from cli.commands import Done, servegate
 from conversion.model_files import classifier, save, times, value
 from onnx import TensorProto, helper, numpy_helper
 
-from serve.cli.conversion import blocks
 from serve.cli.convert_options import limits_of, make_request, share_of, tolerances_of
-from serve.conversion.report import OutputError
-from serve.conversion.request import ConversionRequest
+from serve.workbench.conversion.cli.conversion import blocks
+from serve.workbench.conversion.report import OutputError
+from serve.workbench.conversion.request import ConversionRequest
 
 SERVEGATE = Path(sys.executable).parent / "servegate"
 

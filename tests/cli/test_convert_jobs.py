@@ -16,7 +16,7 @@ from cli.commands import Done, servegate
 from control.conversions.converting import HANGS, Jobbing
 
 from serve.admin.api.application import create
-from serve.control.conversions.job import Job, JobState
+from serve.workbench.conversion.queue.job import Job, JobState
 
 T = TypeVar("T")
 

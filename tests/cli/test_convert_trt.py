@@ -9,8 +9,8 @@ import yaml
 from cli.commands import Done, servegate
 from conversion.plans.kit_scene import DEVICE, doubling, put_tools, write_entry
 
-from serve.conversion.plans import onsite
 from serve.core.flavours import VersionFlavours
+from serve.workbench.conversion.plans import onsite
 
 IMAGE = "nvcr.io/nvidia/tritonserver:26.07-py3"
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from cli.commands import servegate
 
-from serve.cli.eval.report import lines
-from serve.cli.eval.run import gates_error
-from serve.cli.eval.uploads import name_of, push
 from serve.cli.talk import LogTalk
 from serve.core.errors import Invalid
+from serve.workbench.evaluation.cli.report import lines
+from serve.workbench.evaluation.cli.run import gates_error
+from serve.workbench.evaluation.cli.uploads import name_of, push
 
 
 def estimate(value):

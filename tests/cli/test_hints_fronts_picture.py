@@ -3,9 +3,9 @@
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from serve.capacity.fleets.comparison import FIRST_HALF, FIXED, HINDSIGHT, KPA, OURS
-from serve.capacity.fleets.fronts import FrontPoint
-from serve.cli.hints.fronts_picture import SCALERS, WIDE, svg
+from serve.workbench.simulator.cli.fronts_picture import SCALERS, WIDE, svg
+from serve.workbench.simulator.comparison import FIRST_HALF, FIXED, HINDSIGHT, KPA, OURS
+from serve.workbench.simulator.fronts import FrontPoint
 
 HERE = FrontPoint("on & off", OURS, "", True, 0.02, 0.0, 10.0, 1.5, 6.0, 5)
 POINTS = [

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cli.commands import Done, servegate
 
-from serve.cli.hints.simulation import SimulationProgress
 from serve.cli.talk import LogTalk
+from serve.workbench.simulator.cli.simulation import SimulationProgress
 
 SHORT = ("--rate", 20, "--minutes", 5, "--seeds", 1)
 

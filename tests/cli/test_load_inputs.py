@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.cli.load.inputs import EncodedInputs, InputRequest, read_requests
 from serve.core.errors import Invalid
-from serve.load import encoded_bodies
-from serve.load.encoded_bodies import CallWay, PreparedCall, RequestedVersion, cut, lanes
-from serve.load.plan import LaneProtocol
 from serve.tensors.metadata import Metadata, TensorSpec
+from serve.workbench.loadtest import encoded_bodies
+from serve.workbench.loadtest.cli.inputs import EncodedInputs, InputRequest, read_requests
+from serve.workbench.loadtest.encoded_bodies import (
+    CallWay,
+    PreparedCall,
+    RequestedVersion,
+    cut,
+    lanes,
+)
+from serve.workbench.loadtest.plan import LaneProtocol
 
 X = TensorSpec("x", "FP32", (-1, 2))
 Y = TensorSpec("y", "FP32", (-1, 3))

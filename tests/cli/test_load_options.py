@@ -6,11 +6,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from serve.cli.load.command import command_of
-from serve.cli.load.options import endpoint, ways_of
-from serve.cli.load.single_run import CallPace
 from serve.core.errors import Invalid
-from serve.load.plan import Closed, LaneProtocol, RateShape
+from serve.workbench.loadtest.cli.command import command_of
+from serve.workbench.loadtest.cli.options import endpoint, ways_of
+from serve.workbench.loadtest.cli.single_run import CallPace
+from serve.workbench.loadtest.plan import Closed, LaneProtocol, RateShape
 
 HTTP, GRPC = "http://gateway:8000", "gateway:8001"
 

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from serve.cli.load.progress import LoggedProgress, line, watching
 from serve.cli.talk import JsonEvents
-from serve.load.observed_run import RunProgress
+from serve.workbench.loadtest.cli.progress import LoggedProgress, line, watching
+from serve.workbench.loadtest.observed_run import RunProgress
 
 
 def progress(second: float, *, p99: float = 0.0082) -> RunProgress:

@@ -10,7 +10,7 @@ from cli.commands import Done, servegate
 from cli.http_servers import Request, answering
 from load.records import report_of, run_of
 
-from serve.load.reports.folder import keep
+from serve.workbench.loadtest.reports.folder import keep
 
 
 @pytest.fixture

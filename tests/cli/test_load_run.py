@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from cli.commands import Done, servegate
 
-from serve.load.reports.folder import read
 from serve.tensors.datatypes import to_raw
+from serve.workbench.loadtest.reports.folder import read
 
 SERVEGATE = Path(sys.executable).parent / "servegate"
 METADATA = {

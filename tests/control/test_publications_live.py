@@ -13,8 +13,8 @@ from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.decisions import Decisions
 from serve.control.placement import pinned_parts
 from serve.control.reconciliation.contracts import Contracts
-from serve.conversion.model_reader import read_model
 from serve.core.versions import VersionState
+from serve.model_files.reader import read_model
 from serve.tensors.contracts import Case, write_contract
 from serve.triton.installation import Installation, MachineFacts
 from serve.triton.quarantine import Quarantine

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from serve.conversion.report import (
+from serve.tensors.contracts import Case, write_contract
+from serve.workbench.conversion.report import (
     FILE,
     ConversionReport,
     ConversionStage,
@@ -15,8 +16,7 @@ from serve.conversion.report import (
     OutputError,
     StepResult,
 )
-from serve.conversion.request import ConversionRequest
-from serve.tensors.contracts import Case, write_contract
+from serve.workbench.conversion.request import ConversionRequest
 
 X = {"name": "x", "datatype": "FP32", "shape": [-1, 3]}
 Y = {"name": "y", "datatype": "FP32", "shape": [-1, 3]}

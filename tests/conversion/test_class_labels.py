@@ -2,9 +2,9 @@
 
 import json
 
-from serve.conversion.class_labels import class_labels
 from serve.tensors.output_kinds import parse_outputs
 from serve.tensors.signature import ModelSignature, ModelTensor
+from serve.workbench.conversion.class_labels import class_labels
 
 SIGNATURE = ModelSignature(
     "onnx",

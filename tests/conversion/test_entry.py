@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serve.conversion.entry import check_free, configuration, write_entry
-from serve.conversion.faults import failed
-from serve.conversion.report import ConversionReport, GateStep, StepResult
 from serve.core.errors import CheckFailed, Conflict, GateRefused, Invalid
 from serve.tensors.contracts import Case, write_contract
 from serve.triton.config import parse
+from serve.workbench.conversion.entry import check_free, configuration, write_entry
+from serve.workbench.conversion.faults import failed
+from serve.workbench.conversion.report import ConversionReport, GateStep, StepResult
 
 from .reports import REFUSED, X, Y, report, work_folder
 

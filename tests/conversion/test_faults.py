@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.faults import FAULTS
+from serve.workbench.conversion.faults import FAULTS
 
 OPTION = re.compile(r"--[a-z][a-z0-9-]+")
 COMMANDS = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text()

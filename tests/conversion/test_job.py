@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from conversion.model_files import times
 
-from serve.conversion.child_events import EventTeller
-from serve.conversion.command import command_of
-from serve.conversion.events import event_of
-from serve.conversion.job import fault_of
-from serve.conversion.limits import ConversionLimits
-from serve.conversion.report import FILE, ConversionReport
-from serve.conversion.request import ConversionRequest, Precision
-from serve.conversion.runner import convert, verify
 from serve.core.errors import ConversionFailed, GateRefused, Invalid
 from serve.tensors.expected_outputs import Tolerance
+from serve.workbench.conversion.child_events import EventTeller
+from serve.workbench.conversion.command import command_of
+from serve.workbench.conversion.events import event_of
+from serve.workbench.conversion.job import fault_of
+from serve.workbench.conversion.limits import ConversionLimits
+from serve.workbench.conversion.report import FILE, ConversionReport
+from serve.workbench.conversion.request import ConversionRequest, Precision
+from serve.workbench.conversion.runner import convert, verify
 
 LIMITS = ConversionLimits(4 << 30, 240.0, nice=0)
 

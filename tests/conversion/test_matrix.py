@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from serve.conversion.entry import write_entry
-from serve.conversion.limits import ConversionLimits
-from serve.conversion.request import ConversionRequest
-from serve.conversion.runner import convert
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.entry import write_entry
+from serve.workbench.conversion.limits import ConversionLimits
+from serve.workbench.conversion.request import ConversionRequest
+from serve.workbench.conversion.runner import convert
 
 from .zoo import ROWS, Row
 from .zoo.together import MARK

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
-from serve.conversion import onnx_reader, plan_reader, savedmodel_reader
-from serve.conversion.model_reader import format_of, read_model
 from serve.core.errors import Invalid
+from serve.model_files import onnx_reader, plan_reader, savedmodel_reader
+from serve.model_files.reader import format_of, read_model
 from serve.tensors.signature import ModelSignature, ModelTensor
 
 from .model_files import (
@@ -251,7 +251,7 @@ def test_with_tensorrt_installed_a_plan_tells_its_tensors(tmp_path: Path) -> Non
 def child(kind: str, path: Path) -> dict[str, dict[str, dict[str, str]]]:
     """What the child process answers, with a TensorRT that the tests have written."""
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", "serve.conversion.child", kind, str(path), "0", "60"],
+        [sys.executable, "-P", "-m", "serve.model_files.child", kind, str(path), "0", "60"],
         env=os.environ | {"PYTHONPATH": str(FAKES)},
         capture_output=True,
         text=True,

@@ -5,10 +5,10 @@ from types import MappingProxyType
 
 from load.pages import HOSTILE, Seen
 
-from serve.conversion.report_charts import histogram_svg
-from serve.conversion.report_page import limit_of, render_html
-from serve.conversion.request import ConversionRequest, Precision
 from serve.tensors.expected_outputs import Tolerance
+from serve.workbench.conversion.report_charts import histogram_svg
+from serve.workbench.conversion.report_page import limit_of, render_html
+from serve.workbench.conversion.request import ConversionRequest, Precision
 
 from .reports import ERROR, PASSED, report
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from living import ends
 
-from serve.conversion.child_watch import follow
-from serve.conversion.limits import ConversionLimits, surroundings
 from serve.core.errors import ConversionFailed, GateRefused
 from serve.processes import Program
+from serve.workbench.conversion.child_watch import follow
+from serve.workbench.conversion.limits import ConversionLimits, surroundings
 
 ROOMY = ConversionLimits(memory=2 << 30, seconds=30.0)
 DONE = """print('>{"type": "done", "passed": true}')"""

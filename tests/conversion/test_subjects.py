@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.subjects import others_beside, subject_of
 from serve.core.errors import Invalid
+from serve.model_files.subjects import others_beside, subject_of
 from serve.triton.config import parse
 from serve.triton.lint import lint
 

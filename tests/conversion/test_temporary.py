@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.temporary import sweep, temporary
+from serve.workbench.conversion.temporary import sweep, temporary
 
 LEFT = "work-0123456789ab"
 LATER = time.time() + 3600

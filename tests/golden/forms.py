@@ -32,24 +32,24 @@ from serve.app.worker import ProxyWorker
 from serve.cli.main import app
 from serve.control.added_cases import Added
 from serve.control.batching.reconfiguration import Reconfiguration
-from serve.control.conversions.job import Job
 from serve.control.deliveries.agents import Page
-from serve.control.evaluation.dataset import Dataset
-from serve.control.evaluation.evaluation import Evaluation
 from serve.control.scaling.pools import PoolSettings
 from serve.control.scaling.told import PoolNumbers
 from serve.control.tries.records import Try
 from serve.control.versions import PublishedVersion
-from serve.conversion.gate.metric import Metric as Judgement
-from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.facts import PlanFacts
-from serve.conversion.report import ConversionReport
-from serve.conversion.request import ConversionRequest
 from serve.core.flavours import Flavour
 from serve.settings import Settings
 from serve.tensors.preprocessing.steps import ImageSteps, TextSteps
 from serve.tensors.signature import ModelSignature
 from serve.tensors.skew import SkewReport
+from serve.workbench.conversion.gate.metric import Metric as Judgement
+from serve.workbench.conversion.plans.arguments import Options
+from serve.workbench.conversion.plans.facts import PlanFacts
+from serve.workbench.conversion.queue.job import Job
+from serve.workbench.conversion.report import ConversionReport
+from serve.workbench.conversion.request import ConversionRequest
+from serve.workbench.evaluation.dataset import Dataset
+from serve.workbench.evaluation.evaluation import Evaluation
 
 FOLDER = Path(__file__).parent
 STORED = {

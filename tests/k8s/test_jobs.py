@@ -12,7 +12,7 @@ from cli.commands import servegate
 
 from k8s.cluster import ROOT
 from serve.cli.main import app
-from serve.conversion.plans.job import PlanPlace, manifest
+from serve.workbench.conversion.plans.job import PlanPlace, manifest
 
 COMPONENTS = ROOT / "k8s/components"
 EXAMPLES = sorted((ROOT / "k8s/examples/conversion").glob("*.yaml"))

@@ -9,13 +9,13 @@ from typing import Any
 
 from gevent import get_hub
 
-from serve.load.engine.driver import ClosedLoop, OpenLoop, run_plan
-from serve.load.engine.lane_calls import LaneCalls
-from serve.load.engine.recorder import WindowRecorder
-from serve.load.engine.senders import Done
-from serve.load.plan import Lane, LaneProtocol, LoadPlan, Payload, Sequences
-from serve.load.record import RIGHT, Record
-from serve.load.sequences import sequence_marker
+from serve.workbench.loadtest.engine.driver import ClosedLoop, OpenLoop, run_plan
+from serve.workbench.loadtest.engine.lane_calls import LaneCalls
+from serve.workbench.loadtest.engine.recorder import WindowRecorder
+from serve.workbench.loadtest.engine.senders import Done
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, LoadPlan, Payload, Sequences
+from serve.workbench.loadtest.record import RIGHT, Record
+from serve.workbench.loadtest.sequences import sequence_marker
 
 
 class Clock:

@@ -8,11 +8,11 @@ from typing import Any
 from load.fake_sides import Side, replica_page
 from load.records import run_of
 
-from serve.load.observed_run import Action
-from serve.load.observer import LoadTarget
-from serve.load.plan import Lane, LaneProtocol, LoadPlan, Payload
-from serve.load.reports.report import LoadRun
-from serve.load.scenarios.catalogue import SCENARIOS
+from serve.workbench.loadtest.observed_run import Action
+from serve.workbench.loadtest.observer import LoadTarget
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, LoadPlan, Payload
+from serve.workbench.loadtest.reports.report import LoadRun
+from serve.workbench.loadtest.scenarios.catalogue import SCENARIOS
 
 ROUTE = "/api/routes/digits"
 

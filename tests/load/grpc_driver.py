@@ -17,7 +17,7 @@ def drive(lane: Any, rounds: list[int], *, most: int, timeout: float) -> dict[st
     """The whole run."""
     import gevent
 
-    from serve.load.engine.grpc import grpc_sender
+    from serve.workbench.loadtest.engine.grpc import grpc_sender
 
     sender = grpc_sender(lane, most=most, timeout=timeout, clock=time.perf_counter)
 
@@ -70,7 +70,7 @@ class Call:
 
 if __name__ == "__main__":
     monkey.patch_all()
-    from serve.load.plan import Lane
+    from serve.workbench.loadtest.plan import Lane
 
     asked = json.load(sys.stdin)
     print(json.dumps(drive(Lane.from_json(asked.pop("lane")), **asked)))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from serve.load.bodies import path_of
-from serve.load.plan import Lane, LaneProtocol, Payload
+from serve.workbench.loadtest.bodies import path_of
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, Payload
 
 DRIVER = Path(__file__).with_name("grpc_driver.py")
 UNARY, STREAM = LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM

@@ -14,9 +14,9 @@ from gevent.event import Event
 from grpc_wire import DATA, Frame, Peer, settings, window
 from grpc_wire import Triton as Answering
 
-from serve.load.bodies import path_of
-from serve.load.engine.grpc_unary import UnarySender, unary_sender
-from serve.load.plan import Lane, LaneProtocol, Payload
+from serve.workbench.loadtest.bodies import path_of
+from serve.workbench.loadtest.engine.grpc_unary import UnarySender, unary_sender
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, Payload
 
 PATIENCE = 20.0  # seconds; a bound
 End = tuple[str, str]  # outcome and decision

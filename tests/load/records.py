@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from serve.load.histogram import Histogram
-from serve.load.observed import Observed
-from serve.load.plan import Arrivals, Closed, Lane, LaneProtocol, LoadPlan, Payload
-from serve.load.record import RIGHT, CallKey, GeneratorLoad, Record, RecordCell, RecordWindow
-from serve.load.reports.report import LoadReport, LoadRun
+from serve.workbench.loadtest.histogram import Histogram
+from serve.workbench.loadtest.observed import Observed
+from serve.workbench.loadtest.plan import Arrivals, Closed, Lane, LaneProtocol, LoadPlan, Payload
+from serve.workbench.loadtest.record import (
+    RIGHT,
+    CallKey,
+    GeneratorLoad,
+    Record,
+    RecordCell,
+    RecordWindow,
+)
+from serve.workbench.loadtest.reports.report import LoadReport, LoadRun
 
 Times = Sequence[float] | np.ndarray[Any, Any]
 

@@ -2,7 +2,7 @@
 
 import math
 
-from serve.load.reports.amounts import figures, rate_text, share_text, time_text
+from serve.workbench.loadtest.reports.amounts import figures, rate_text, share_text, time_text
 
 
 def test_times_have_the_unit_of_their_size() -> None:

@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 from serve.core.errors import Invalid
-from serve.load.arrivals import curve, intended, opening_rate, parse_arrivals, parse_seconds, starts
-from serve.load.plan import Arrivals, RateShape, Spacing
+from serve.workbench.loadtest.arrivals import (
+    curve,
+    intended,
+    opening_rate,
+    parse_arrivals,
+    parse_seconds,
+    starts,
+)
+from serve.workbench.loadtest.plan import Arrivals, RateShape, Spacing
 
 EVEN = Spacing.EVEN
 SHAPES = (

@@ -12,12 +12,12 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Invalid
-from serve.load.bodies import path_of, payload_of
-from serve.load.plan import LaneProtocol, Payload
-from serve.load.sequences import sequence_body, sequence_marker
 from serve.tensors import codec
 from serve.tensors.codec import InferReply
 from serve.tensors.datatypes import Array
+from serve.workbench.loadtest.bodies import path_of, payload_of
+from serve.workbench.loadtest.plan import LaneProtocol, Payload
+from serve.workbench.loadtest.sequences import sequence_body, sequence_marker
 
 from ..triton.client_models import VALUES
 from ..triton.conftest import load

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
-from serve.load.record import RIGHT, CallKey, Record, RecordWindow
-from serve.load.reports.bottleneck import bottleneck, overload
-from serve.load.reports.report import LoadRun
+from serve.workbench.loadtest.record import RIGHT, CallKey, Record, RecordWindow
+from serve.workbench.loadtest.reports.bottleneck import bottleneck, overload
+from serve.workbench.loadtest.reports.report import LoadRun
 
 
 def run_of_windows(

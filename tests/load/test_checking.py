@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from serve.load.answer_checks import checker
-from serve.load.plan import Lane, LaneProtocol, Payload
-from serve.load.record import MALFORMED, RIGHT, WRONG
 from serve.tensors.datatypes import Array, datatype_of, to_raw
+from serve.workbench.loadtest.answer_checks import checker
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, Payload
+from serve.workbench.loadtest.record import MALFORMED, RIGHT, WRONG
 
 SCORES = np.array([[0.1, 0.7, 0.2], [0.9, 0.0, 0.1]], np.float32)  # classes 1 and 0
 Body = tuple[bytes, int | None]  # and the length of its JSON head

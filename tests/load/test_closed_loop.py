@@ -14,9 +14,9 @@ from load.driving_scene import (
     sequence_lane,
 )
 
-from serve.load.engine.driver import ClosedLoop, first_starts
-from serve.load.plan import Closed, Lane, LoadPlan
-from serve.load.record import RIGHT, CallKey
+from serve.workbench.loadtest.engine.driver import ClosedLoop, first_starts
+from serve.workbench.loadtest.plan import Closed, Lane, LoadPlan
+from serve.workbench.loadtest.record import RIGHT, CallKey
 
 
 class Bench(LoopBench):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
-from serve.load.record import RIGHT, CallKey, Record, RecordWindow
-from serve.load.reports.comparison import Ratio, compare, student, verdict
-from serve.load.reports.report import LoadRun
-from serve.load.reports.summary import total
+from serve.workbench.loadtest.record import RIGHT, CallKey, Record, RecordWindow
+from serve.workbench.loadtest.reports.comparison import Ratio, compare, student, verdict
+from serve.workbench.loadtest.reports.report import LoadRun
+from serve.workbench.loadtest.reports.summary import total
 
 
 def ratios(before: list[LoadRun], after: list[LoadRun]) -> dict[str, Ratio]:

@@ -17,14 +17,14 @@ from model_server import ModelServer
 from ports import free_ports
 
 from serve.core.errors import CannotStart, Invalid
-from serve.load.plan import LaneProtocol, LoadPlan, Payload
-from serve.load.record import Record
-from serve.load.runner import MOST_SENT, run, serve_worker
+from serve.workbench.loadtest.plan import LaneProtocol, LoadPlan, Payload
+from serve.workbench.loadtest.record import Record
+from serve.workbench.loadtest.runner import MOST_SENT, run, serve_worker
 
 WORKER = """
 import sys
 from serve.core.errors import CannotStart, Invalid
-from serve.load.runner import serve_worker
+from serve.workbench.loadtest.runner import serve_worker
 try:
     sys.exit(serve_worker(sys.argv[1], patience=60, between_runs=0.1))
 except CannotStart as error:
@@ -36,7 +36,7 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from living import ends
 from load_plans import generators, plan_of
-from serve.load.runner import run
+from serve.workbench.loadtest.runner import run
 asyncio.run(run(
     plan_of(sys.argv[2], seconds=600.0),
     workers=2,

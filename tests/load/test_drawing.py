@@ -6,28 +6,28 @@ from xml.etree import ElementTree
 import pytest
 from load.pages import HOSTILE
 
-from serve.load.reports.drawing_bars import (
+from serve.workbench.loadtest.reports.drawing_bars import (
     batches_svg,
     parts_svg,
     percentiles_svg,
 )
-from serve.load.reports.drawing_frame import (
+from serve.workbench.loadtest.reports.drawing_frame import (
     PlotLine,
     Scale,
     fitting,
     line_path,
     linear,
 )
-from serve.load.reports.drawing_marks import marks_placed
-from serve.load.reports.drawing_sweep import ratio_scale, ratio_svg, sweep_svg
-from serve.load.reports.drawing_time import (
+from serve.workbench.loadtest.reports.drawing_marks import marks_placed
+from serve.workbench.loadtest.reports.drawing_sweep import ratio_scale, ratio_svg, sweep_svg
+from serve.workbench.loadtest.reports.drawing_time import (
     Tick,
     latency_svg,
     rate_svg,
     readings_svg,
     shares_svg,
 )
-from serve.load.reports.page_words import number
+from serve.workbench.loadtest.reports.page_words import number
 
 UNIT = Scale(0.0, 10.0, (0.0, 10.0))
 RISING = PlotLine("p50", "p50", [(0.5, 0.01), (1.5, 0.02), (2.5, 0.04)])

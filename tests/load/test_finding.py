@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serve.core.errors import Invalid
-from serve.load.rate_search import RateTrial, SearchResult, find_max
+from serve.workbench.loadtest.rate_search import RateTrial, SearchResult, find_max
 
 
 class Server:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from load.records import cell_of, generator_of, outline_of, run_of
 
-from serve.load.observed import GatewayTimes, Observed, TritonTimes
-from serve.load.record import NEVER_STARTED, RIGHT, CallKey, Record, RecordWindow
-from serve.load.reports.findings import findings
-from serve.load.reports.report import LoadRun
+from serve.workbench.loadtest.observed import GatewayTimes, Observed, TritonTimes
+from serve.workbench.loadtest.record import NEVER_STARTED, RIGHT, CallKey, Record, RecordWindow
+from serve.workbench.loadtest.reports.findings import findings
+from serve.workbench.loadtest.reports.report import LoadRun
 
 TRITON = TritonTimes(
     version="2",

@@ -3,8 +3,8 @@
 import pytest
 from grpc_wire import answer, message
 
-from serve.load.engine.grpc_answers import GrpcHeads, HeadFields, Versions, whole
 from serve.wire.hpack_blocks import literal
+from serve.workbench.loadtest.engine.grpc_answers import GrpcHeads, HeadFields, Versions, whole
 
 STATUS = literal(b"grpc-status", b"0")
 DECISION = literal(b"servegate-version", b"2; by=split; generation=7")

@@ -25,7 +25,7 @@ from grpc_wire import (
     window,
 )
 
-from serve.load.record import BROKEN, MALFORMED, RIGHT, TIMED_OUT
+from serve.workbench.loadtest.record import BROKEN, MALFORMED, RIGHT, TIMED_OUT
 
 from .grpc_framed import (
     Act,

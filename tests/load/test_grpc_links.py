@@ -15,8 +15,8 @@ from grpc_wire import (
     settings,
 )
 
-from serve.load.plan import Payload
-from serve.load.record import BROKEN, NOT_CONNECTED, RIGHT, TIMED_OUT
+from serve.workbench.loadtest.plan import Payload
+from serve.workbench.loadtest.record import BROKEN, NOT_CONNECTED, RIGHT, TIMED_OUT
 
 from .grpc_framed import (
     PATIENCE,

@@ -16,8 +16,8 @@ from certificates import Authority
 from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Invalid
-from serve.load.engine.grpc_requests import metadata_of
-from serve.load.plan import Lane, Payload
+from serve.workbench.loadtest.engine.grpc_requests import metadata_of
+from serve.workbench.loadtest.plan import Lane, Payload
 
 from .grpc_driving import STREAM, UNARY, drive, ends
 from .grpc_scripted import ScriptedGrpc, reply, streamed

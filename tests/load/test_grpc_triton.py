@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.load.bodies import payload_of
-from serve.load.plan import LaneProtocol, Payload
+from serve.workbench.loadtest.bodies import payload_of
+from serve.workbench.loadtest.plan import LaneProtocol, Payload
 
 from .conftest import Beside
 from .grpc_driving import BOTH, STREAM, UNARY, drive, ends

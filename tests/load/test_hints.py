@@ -7,10 +7,10 @@ from load.records import run_of
 from load.test_page import seen
 
 from serve.capacity.scaling.signals import Code, Reason
-from serve.load.observations.hints import HintWatch
-from serve.load.observed import Observed
-from serve.load.reports.findings import findings
-from serve.load.reports.report import LoadRun
+from serve.workbench.loadtest.observations.hints import HintWatch
+from serve.workbench.loadtest.observed import Observed
+from serve.workbench.loadtest.reports.findings import findings
+from serve.workbench.loadtest.reports.report import LoadRun
 
 
 def page(*pools: Any) -> dict[str, Any]:

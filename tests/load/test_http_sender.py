@@ -15,9 +15,16 @@ from gevent.event import Event
 from ports import free_ports
 
 from serve.core.errors import Invalid
-from serve.load.engine.http import HttpSender, http_sender
-from serve.load.plan import Lane, LaneProtocol, Payload
-from serve.load.record import BROKEN, MALFORMED, NOT_CONNECTED, RIGHT, TIMED_OUT, WRONG
+from serve.workbench.loadtest.engine.http import HttpSender, http_sender
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, Payload
+from serve.workbench.loadtest.record import (
+    BROKEN,
+    MALFORMED,
+    NOT_CONNECTED,
+    RIGHT,
+    TIMED_OUT,
+    WRONG,
+)
 
 from .scripted import BODY, CLOSE, RESET, Act, Scripted, answer
 

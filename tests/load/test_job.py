@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from serve.core.errors import Invalid
-from serve.load.job import LoadJobPlace, manifest
+from serve.workbench.loadtest.job import LoadJobPlace, manifest
 
 WORDS = ("--model", "digits", "--rate", "200", "--for", "60s", "--slo", "p99<20ms,errors<0.1%")
 

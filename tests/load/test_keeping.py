@@ -9,8 +9,8 @@ import pytest
 from load.records import report_of, run_of
 
 from serve.core.errors import Invalid
-from serve.load.reports.folder import ReportListing, keep, ls, name_of, read
-from serve.load.reports.report import LoadReport
+from serve.workbench.loadtest.reports.folder import ReportListing, keep, ls, name_of, read
+from serve.workbench.loadtest.reports.report import LoadReport
 
 
 def report(

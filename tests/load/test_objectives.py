@@ -4,8 +4,8 @@ import pytest
 from load.records import run_of
 
 from serve.core.errors import Invalid
-from serve.load.record import WRONG
-from serve.load.reports.objectives import (
+from serve.workbench.loadtest.record import WRONG
+from serve.workbench.loadtest.reports.objectives import (
     MEASURES,
     ObjectiveCondition,
     judge,

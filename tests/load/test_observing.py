@@ -15,8 +15,8 @@ from load.fake_sides import (
     stats,
 )
 
-from serve.load.observed import Observed, ObservedEvent
-from serve.load.observer import LoadTarget, RunObserver
+from serve.workbench.loadtest.observed import Observed, ObservedEvent
+from serve.workbench.loadtest.observer import LoadTarget, RunObserver
 
 STATS = "/v2/models/digits/stats"
 

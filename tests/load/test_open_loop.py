@@ -18,12 +18,12 @@ from load.driving_scene import (
     sequence_lane,
 )
 
-from serve.load.arrivals import intended
-from serve.load.engine.driver import OpenLoop, run_plan
-from serve.load.engine.lane_calls import LaneCalls, choices
-from serve.load.engine.recorder import WindowRecorder
-from serve.load.plan import Arrivals, Lane, LoadPlan, Payload, Spacing
-from serve.load.record import NEVER_STARTED, NOT_CONNECTED, RIGHT, CallKey, Record
+from serve.workbench.loadtest.arrivals import intended
+from serve.workbench.loadtest.engine.driver import OpenLoop, run_plan
+from serve.workbench.loadtest.engine.lane_calls import LaneCalls, choices
+from serve.workbench.loadtest.engine.recorder import WindowRecorder
+from serve.workbench.loadtest.plan import Arrivals, Lane, LoadPlan, Payload, Spacing
+from serve.workbench.loadtest.record import NEVER_STARTED, NOT_CONNECTED, RIGHT, CallKey, Record
 
 END = 10.0
 

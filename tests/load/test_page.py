@@ -10,13 +10,19 @@ import pytest
 from load.pages import HOSTILE, Seen
 from load.records import report_of, run_of
 
-from serve.load.observed import GatewayTimes, Observed, ObservedEvent, ObservedSeries, TritonTimes
-from serve.load.plan import LaneProtocol
-from serve.load.reports.comparison import Ratio, compare
-from serve.load.reports.page import render, render_comparison
-from serve.load.reports.page_run import meaning
-from serve.load.reports.page_words import bare, number, seconds
-from serve.load.reports.report import LoadReport, LoadRun, Sweep
+from serve.workbench.loadtest.observed import (
+    GatewayTimes,
+    Observed,
+    ObservedEvent,
+    ObservedSeries,
+    TritonTimes,
+)
+from serve.workbench.loadtest.plan import LaneProtocol
+from serve.workbench.loadtest.reports.comparison import Ratio, compare
+from serve.workbench.loadtest.reports.page import render, render_comparison
+from serve.workbench.loadtest.reports.page_run import meaning
+from serve.workbench.loadtest.reports.page_words import bare, number, seconds
+from serve.workbench.loadtest.reports.report import LoadReport, LoadRun, Sweep
 
 OBSERVED = Observed(
     triton=(

@@ -9,10 +9,10 @@ from load_plans import generators, plan_of
 from model_server import ModelServer
 
 from serve.core.errors import CannotStart, Invalid, Unavailable
-from serve.load.observed import Observed, ObservedEvent
-from serve.load.observed_run import Action, RunProgress, perform
-from serve.load.plan import LoadPlan
-from serve.load.reports.report import LoadRun
+from serve.workbench.loadtest.observed import Observed, ObservedEvent
+from serve.workbench.loadtest.observed_run import Action, RunProgress, perform
+from serve.workbench.loadtest.plan import LoadPlan
+from serve.workbench.loadtest.reports.report import LoadRun
 
 
 @pytest.fixture

@@ -2,8 +2,15 @@
 
 import pytest
 
-from serve.load.engine.recorder import WindowRecorder
-from serve.load.record import NEVER_STARTED, RIGHT, TIMED_OUT, CallKey, Record, RecordWindow
+from serve.workbench.loadtest.engine.recorder import WindowRecorder
+from serve.workbench.loadtest.record import (
+    NEVER_STARTED,
+    RIGHT,
+    TIMED_OUT,
+    CallKey,
+    Record,
+    RecordWindow,
+)
 
 BEGINS = 1000.0
 

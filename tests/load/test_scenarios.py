@@ -8,11 +8,11 @@ from load.fake_stage import bare, managed, play
 from load.records import run_of
 
 from serve.core.errors import Invalid
-from serve.load.observed import Observed, ObservedSeries
-from serve.load.plan import LaneProtocol, LoadPlan
-from serve.load.reports.report import LoadRun
-from serve.load.scenarios import overload, soak
-from serve.load.scenarios.catalogue import SCENARIOS, scenario_of
+from serve.workbench.loadtest.observed import Observed, ObservedSeries
+from serve.workbench.loadtest.plan import LaneProtocol, LoadPlan
+from serve.workbench.loadtest.reports.report import LoadRun
+from serve.workbench.loadtest.scenarios import overload, soak
+from serve.workbench.loadtest.scenarios.catalogue import SCENARIOS, scenario_of
 
 # --- the catalogue --------------------------------------------------------------------------------
 

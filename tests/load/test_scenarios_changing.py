@@ -10,12 +10,12 @@ from load.fake_stage import ROUTE, FakeStage, managed, play, routed
 from load.records import run_of
 
 from serve.core.errors import Invalid
-from serve.load.observer import LoadTarget
-from serve.load.plan import LoadPlan
-from serve.load.reports.report import LoadRun
-from serve.load.scenarios import cold_start, split
-from serve.load.scenarios import kill as killing
-from serve.load.scenarios.catalogue import SCENARIOS
+from serve.workbench.loadtest.observer import LoadTarget
+from serve.workbench.loadtest.plan import LoadPlan
+from serve.workbench.loadtest.reports.report import LoadRun
+from serve.workbench.loadtest.scenarios import cold_start, split
+from serve.workbench.loadtest.scenarios import kill as killing
+from serve.workbench.loadtest.scenarios.catalogue import SCENARIOS
 
 LOAD, UNLOAD = "/api/models/digits/load", "/api/models/digits/unload"
 

@@ -13,13 +13,13 @@ import harness
 import numpy as np
 import pytest
 
-from serve.load.bodies import path_of, payload_of
-from serve.load.observed_run import Action, perform
-from serve.load.observer import LoadTarget, RunObserver
-from serve.load.plan import Lane, LaneProtocol, LoadPlan
-from serve.load.reports.report import LoadRun
-from serve.load.scenarios.catalogue import SCENARIOS
-from serve.load.scenarios.scenario import ScenarioOutcome
+from serve.workbench.loadtest.bodies import path_of, payload_of
+from serve.workbench.loadtest.observed_run import Action, perform
+from serve.workbench.loadtest.observer import LoadTarget, RunObserver
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, LoadPlan
+from serve.workbench.loadtest.reports.report import LoadRun
+from serve.workbench.loadtest.scenarios.catalogue import SCENARIOS
+from serve.workbench.loadtest.scenarios.scenario import ScenarioOutcome
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 _GRPC = (LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM)

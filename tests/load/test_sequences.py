@@ -7,11 +7,11 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Invalid
-from serve.load.bodies import payload_of
-from serve.load.plan import LaneProtocol, Payload
-from serve.load.sequences import IDS, MARKER_ID, sequence_body, sequence_marker
 from serve.wire import protobuf
 from serve.wire.sequences import sequence_of
+from serve.workbench.loadtest.bodies import payload_of
+from serve.workbench.loadtest.plan import LaneProtocol, Payload
+from serve.workbench.loadtest.sequences import IDS, MARKER_ID, sequence_body, sequence_marker
 
 WITH_IDS = [each for each in LaneProtocol if each is not LaneProtocol.TFSERVING]
 NUMBERS = (0, 1, 2**40, IDS - 1)

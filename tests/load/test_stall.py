@@ -14,11 +14,11 @@ import pytest
 from load.driving_scene import lane_of
 from load.scripted import Scripted
 
-from serve.load.engine.driver import run_plan
-from serve.load.engine.http import http_sender
-from serve.load.histogram import Histogram
-from serve.load.plan import Arrivals, Closed, Lane, LoadPlan, Spacing
-from serve.load.record import NEVER_STARTED, RIGHT, Record
+from serve.workbench.loadtest.engine.driver import run_plan
+from serve.workbench.loadtest.engine.http import http_sender
+from serve.workbench.loadtest.histogram import Histogram
+from serve.workbench.loadtest.plan import Arrivals, Closed, Lane, LoadPlan, Spacing
+from serve.workbench.loadtest.record import NEVER_STARTED, RIGHT, Record
 
 RATE, SECONDS, STALL = 100, 10, 3.0
 TRIES = 3

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from load.records import cell_of, outline_of, run_of
 
-from serve.load.histogram import Histogram
-from serve.load.plan import LaneProtocol
-from serve.load.record import (
+from serve.workbench.loadtest.histogram import Histogram
+from serve.workbench.loadtest.plan import LaneProtocol
+from serve.workbench.loadtest.record import (
     BROKEN,
     MALFORMED,
     NEVER_STARTED,
@@ -23,9 +23,9 @@ from serve.load.record import (
     RecordCell,
     RecordWindow,
 )
-from serve.load.reports import summary
-from serve.load.reports.counts import is_served, is_waited, span
-from serve.load.reports.report import LoadRun
+from serve.workbench.loadtest.reports import summary
+from serve.workbench.loadtest.reports.counts import is_served, is_waited, span
+from serve.workbench.loadtest.reports.report import LoadRun
 
 
 def run_of_cells(

@@ -13,7 +13,7 @@ from model_server import ModelServer
 LOCUSTFILE = Path(__file__).parents[2] / "loadtests" / "locustfile.py"
 HEAD = """
 from locust import constant, task
-from serve.load.users import *
+from serve.workbench.loadtest.users import *
 """
 VISITOR = """
 class Visitor({kind}):
@@ -137,7 +137,9 @@ class Crowd(OpenLoopUser, KServeHttpUser):
 
 
 def test_the_locustfile_calls_grpc_on_the_host_that_it_is_given() -> None:
-    ask = "from locustfile import *; from serve.load.users import grpc_url_of as url\n"
+    ask = (
+        "from locustfile import *; from serve.workbench.loadtest.users import grpc_url_of as url\n"
+    )
     ask += (
         "for host in ('http://gw:25000', 'https://[::1]:8000', '10.0.0.1:8000'): print(url(host))\n"
     )

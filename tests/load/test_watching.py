@@ -3,12 +3,12 @@
 import pytest
 from load.fake_sides import GPU, gateway_text, page, replica_page, revision, stats
 
-from serve.load.observations import gateway_counts
-from serve.load.observations.gateway_counts import GatewayCounts
-from serve.load.observations.local_tritons import is_here
-from serve.load.observations.triton_counts import TritonCounts
-from serve.load.observed import ObservedEvent, ObservedSeries
-from serve.load.observer import Changes, RunReadings
+from serve.workbench.loadtest.observations import gateway_counts
+from serve.workbench.loadtest.observations.gateway_counts import GatewayCounts
+from serve.workbench.loadtest.observations.local_tritons import is_here
+from serve.workbench.loadtest.observations.triton_counts import TritonCounts
+from serve.workbench.loadtest.observed import ObservedEvent, ObservedSeries
+from serve.workbench.loadtest.observer import Changes, RunReadings
 
 
 def counted(*pages):

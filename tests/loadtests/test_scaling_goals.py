@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from loadtests.bench.scaling_goals import Goal, equals, goals
-from serve.capacity.fleets.comparison import (
+from serve.workbench.simulator.comparison import (
     CALLS,
     FIRST_HALF,
     FIXED,
@@ -15,7 +15,7 @@ from serve.capacity.fleets.comparison import (
     OURS,
     UTILISATION,
 )
-from serve.capacity.fleets.fronts import FrontPoint
+from serve.workbench.simulator.fronts import FrontPoint
 
 HERE = FrontPoint("spikes", OURS, "", True, 0.02, 0.0, 10.0, 1.5, 6.0, 5)
 OTHERS = [

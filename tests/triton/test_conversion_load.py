@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from serve.conversion.triton_load import load
 from serve.core.errors import GateRefused
 from serve.tensors.contracts import Case, write_contract
 from serve.tensors.signature import ModelSignature, ModelTensor
 from serve.triton.config_generation import generate
 from serve.triton.installation import MachineFacts
+from serve.workbench.conversion.triton_load import load
 
 pytestmark = pytest.mark.triton
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from gevent.event import Event
 
-from serve.load.bodies import path_of, payload_of
-from serve.load.engine.http import http_sender
-from serve.load.plan import Lane, LaneProtocol
-from serve.load.record import RIGHT, WRONG
+from serve.workbench.loadtest.bodies import path_of, payload_of
+from serve.workbench.loadtest.engine.http import http_sender
+from serve.workbench.loadtest.plan import Lane, LaneProtocol
+from serve.workbench.loadtest.record import RIGHT, WRONG
 
 from .conftest import Beside
 

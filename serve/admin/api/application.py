@@ -18,15 +18,11 @@ from serve.admin.api import (
     benches,
     configurations,
     contracts,
-    conversions,
-    datasets,
     discovery,
-    evaluations,
     hints,
     history,
     keys,
     live,
-    load_reports,
     management,
     metadata,
     models,
@@ -54,6 +50,9 @@ from serve.core.errors import (
     WrongOffset,
 )
 from serve.wire.status import http_status
+from serve.workbench.conversion import api as conversions
+from serve.workbench.evaluation.api import datasets, evaluations
+from serve.workbench.loadtest import api as load_reports
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
     422: {"model": schemas.ErrorBody, "description": "The request is not valid."}

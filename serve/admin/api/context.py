@@ -13,15 +13,11 @@ from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.batching.benches import Benches
 from serve.control.batching.configurations import Configuring
 from serve.control.batching.overview import Overviews
-from serve.control.conversions.conversions import Conversions
 from serve.control.discovery import Discovering
-from serve.control.evaluation.datasets import Datasets
-from serve.control.evaluation.evaluations import Evaluations
 from serve.control.fleet import Fleet
 from serve.control.history import History
 from serve.control.keys import KeyCommands
 from serve.control.live.sampler import LiveSampler
-from serve.control.load_reports import LoadReports
 from serve.control.management import ManagementCommands
 from serve.control.models import By, Models
 from serve.control.publication.publications import Publications
@@ -36,6 +32,10 @@ from serve.core.commands import GRPC, HTTP, METRICS
 from serve.core.errors import NotFound, NotServed
 from serve.core.replicas import Replica
 from serve.triton.metrics import ReplicaScrape
+from serve.workbench.conversion.queue.conversions import Conversions
+from serve.workbench.evaluation.datasets import Datasets
+from serve.workbench.evaluation.evaluations import Evaluations
+from serve.workbench.loadtest.stored_reports import LoadReports
 
 
 @dataclass(frozen=True, slots=True)

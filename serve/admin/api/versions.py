@@ -232,8 +232,8 @@ async def collect_garbage(body: GarbageBody, control: InControl, who: ByWhom) ->
 
 
 def _drawn(text: bytes) -> str:
-    from serve.conversion.report import ConversionReport
-    from serve.conversion.report_page import render_html
+    from serve.workbench.conversion.report import ConversionReport
+    from serve.workbench.conversion.report_page import render_html
 
     try:
         return render_html(ConversionReport.from_json(json.loads(text)))

@@ -13,8 +13,6 @@ from serve.admin.api import models as api
 from serve.admin.api import schemas
 from serve.admin.api.configurations import ConfigurationView, show_configuration
 from serve.admin.api.context import AdminContext
-from serve.admin.api.evaluation_views import EvaluationLine
-from serve.admin.api.evaluations import list_evaluations
 from serve.admin.api.replicas import list_replicas
 from serve.admin.api.tries import list_tries
 from serve.admin.web.form_fields import IfMatch, Reason, as_asked
@@ -23,6 +21,8 @@ from serve.admin.web.preprocessing_text import in_words
 from serve.admin.web.shares import shares
 from serve.control.tries.records import TryLine
 from serve.core.errors import PreconditionFailed
+from serve.workbench.evaluation.api.evaluations import list_evaluations
+from serve.workbench.evaluation.api.views import EvaluationLine
 
 # --- what was done with a model lately ------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from starlette.datastructures import FormData
 
 from serve.admin.api.context import AdminContext
 from serve.admin.web.page_templates import segment
-from serve.control.evaluation.results import OutputKind
-from serve.control.evaluation.sides import EvaluatedSide
 from serve.control.tries.desk import Takes
 from serve.control.tries.messages import archive, unpack
 from serve.control.tries.requests import Offered
 from serve.core.errors import Invalid, NotFound
 from serve.tensors.input_forms import RAW
+from serve.workbench.evaluation.results import OutputKind
+from serve.workbench.evaluation.sides import EvaluatedSide
 
 _RAW = frozenset(form.value for form in RAW)
 

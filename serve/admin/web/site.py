@@ -7,10 +7,7 @@ from starlette.types import Scope
 
 from serve.admin.web import (
     batching,
-    datasets,
-    evaluations,
     live,
-    loadtests,
     login,
     models,
     reference,
@@ -24,6 +21,8 @@ from serve.admin.web import (
 from serve.admin.web.page_templates import HEADERS, go, page
 from serve.core.errors import ServegateError, Unauthenticated
 from serve.wire.status import http_status
+from serve.workbench.evaluation.web import datasets, evaluations
+from serve.workbench.loadtest import web
 
 _NOT_PAGES = ("/api/", "/internal/", "/static/", "/openapi.json", "/livez", "/readyz", "/metrics")
 
@@ -33,7 +32,7 @@ def routers() -> tuple[APIRouter, ...]:
     static_files.files()
     return (
         *(login.router, models.router, versions.router, batching.router, traffic.router),
-        *(uploads.router, loadtests.router, reference.router),
+        *(uploads.router, web.router, reference.router),
         *(try_page.router, runs.router, evaluations.router, datasets.router),
         *(live.router, static_files.router),
     )

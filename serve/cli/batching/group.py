@@ -2,8 +2,9 @@
 
 import typer
 
-from serve.cli.batching import lint, set, show, tune
+from serve.cli.batching import lint, set, show
 from serve.cli.panels import Grouped
+from serve.workbench.tuning.cli import tune
 
 app = typer.Typer(
     no_args_is_help=True,

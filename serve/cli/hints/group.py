@@ -2,8 +2,9 @@
 
 import typer
 
-from serve.cli.hints import explain, set, show, simulate, watch
+from serve.cli.hints import explain, set, show, watch
 from serve.cli.panels import Grouped
+from serve.workbench.simulator.cli import simulate
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -17,15 +17,15 @@ from serve.admin.api.context import AdminContext
 from serve.admin.api.sync import Blobs, sync_router
 from serve.control.artifacts.folder import FolderObjects
 from serve.control.deliveries.agents import AgentDelivery
-from serve.control.evaluation.datasets import Datasets
-from serve.control.evaluation.evaluations import Evaluations
 from serve.control.history import History
-from serve.control.load_reports import LoadReports
 from serve.control.management import ManagementCommands
 from serve.control.reconciliation.keepers import Keepers
 from serve.control.restoration import RestoreCommands
 from serve.core.replicas import Replica
 from serve.triton.metrics import ReplicaScrape
+from serve.workbench.evaluation.datasets import Datasets
+from serve.workbench.evaluation.evaluations import Evaluations
+from serve.workbench.loadtest.stored_reports import LoadReports
 
 T = TypeVar("T")
 Client = httpx2.AsyncClient

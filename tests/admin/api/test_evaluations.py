@@ -11,8 +11,8 @@ from admin.api.admin_scene import application, assert_error
 from evaluating_scene import ROWS, Scene
 from PIL import Image
 
-from serve.admin.api.parts import receive_file, receive_parts
 from serve.core.errors import BodyTooLarge
+from serve.workbench.evaluation.api.multipart import receive_file, receive_parts
 
 CSV = b"x0,x1,label,half\n" + b"".join(
     b"%d,%d,%d,%s\n" % (n, n % 3, n % 3, b"first" if n < 30 else b"second") for n in range(ROWS)

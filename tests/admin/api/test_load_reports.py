@@ -100,7 +100,7 @@ def test_the_oldest_go_when_there_are_too_many(tmp_path: Path) -> None:
     template = json.dumps(page())
 
     async def scenario(client: Client) -> Any:
-        from serve.control.load_reports import KEPT
+        from serve.workbench.loadtest.stored_reports import KEPT
 
         for number in range(KEPT + 2):
             one.wall.now += 1

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from serve.admin.web.evaluation_report import EvaluationPage, drop_text, report_of
-from serve.control.evaluation.gates import parse_gates
-from serve.control.evaluation.report import report
-from serve.control.evaluation.results import OutputKind, RowResult, SideOutput
+from serve.workbench.evaluation.gates import parse_gates
+from serve.workbench.evaluation.report import report
+from serve.workbench.evaluation.results import OutputKind, RowResult, SideOutput
+from serve.workbench.evaluation.web.report import EvaluationPage, drop_text, report_of
 
 
 def numbers(pairs: list[tuple[str, str, str]], *gates: str) -> dict[str, Any]:

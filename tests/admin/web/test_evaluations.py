@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluating_scene import ROWS, npy
 
-from serve.control.evaluation.rows import Fresh
+from serve.workbench.evaluation.rows import Fresh
 
 from .trying_site import evaluated
 from .web_scene import HTMX

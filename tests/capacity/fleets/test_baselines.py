@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from serve.capacity.fleets.baselines import (
+from serve.workbench.simulator.baselines import (
     HpaCalls,
     HpaUtilisation,
     Kpa,
@@ -12,7 +12,7 @@ from serve.capacity.fleets.baselines import (
     external,
     of_pods,
 )
-from serve.capacity.fleets.seen import SeenTick, SimulatedScaler
+from serve.workbench.simulator.seen import SeenTick, SimulatedScaler
 
 QUIET = SeenTick(1.0, 4, 0, 0, 0, 0, 0, 0, 0.0, 0.0, {}, 0.0, 0.0)
 

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from serve.capacity.fleets.comparison import (
+from serve.capacity.service import ServiceTime
+from serve.workbench.simulator.comparison import (
     FIRST_HALF,
     FIXED,
     HINDSIGHT,
@@ -13,8 +14,7 @@ from serve.capacity.fleets.comparison import (
     compare,
     variants,
 )
-from serve.capacity.fleets.seen import SimulatedServer
-from serve.capacity.service import ServiceTime
+from serve.workbench.simulator.seen import SimulatedServer
 
 SCENE = Scene(
     SimulatedServer(ServiceTime(0.04, 0.01), largest=8, limit=0.5), mean=100.0, seconds=600.0

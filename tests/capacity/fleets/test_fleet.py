@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from serve.capacity.fleets.baselines import HpaCalls, HpaUtilisation, Kpa, Ray
-from serve.capacity.fleets.comparison import Oracle, Ours
-from serve.capacity.fleets.fleet import simulate
-from serve.capacity.fleets.loads import arrivals
-from serve.capacity.fleets.seen import FleetCourse, SeenTick, SimulatedServer
 from serve.capacity.scaling.signals import Bounds
 from serve.capacity.service import ServiceTime
+from serve.workbench.simulator.baselines import HpaCalls, HpaUtilisation, Kpa, Ray
+from serve.workbench.simulator.comparison import Oracle, Ours
+from serve.workbench.simulator.fleet import simulate
+from serve.workbench.simulator.loads import arrivals
+from serve.workbench.simulator.seen import FleetCourse, SeenTick, SimulatedServer
 
 SERVER = SimulatedServer(ServiceTime(0.04, 0.01), largest=8, limit=0.5, cold_start=60.0)
 BEARS = 8 / (0.04 + 8 * 0.01)  # calls per second

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from serve.capacity.fleets.comparison import SimulationResult
-from serve.capacity.fleets.fronts import FrontPoint, cost_at, front, late_at, points
+from serve.workbench.simulator.comparison import SimulationResult
+from serve.workbench.simulator.fronts import FrontPoint, cost_at, front, late_at, points
 
 ONE = FrontPoint("steady", "kpa", "70 %", True, 0.1, 0.0, 10.0, 1.0, 0.0, 5)
 FRONT = [ONE, replace(ONE, parameter="50 %", late=0.02, cost=2.0)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serve.capacity.fleets.loads import LOADS, arrivals, repeated
+from serve.workbench.simulator.loads import LOADS, arrivals, repeated
 
 HOUR = 3600.0
 

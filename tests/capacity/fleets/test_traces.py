@@ -2,8 +2,8 @@
 
 import pytest
 
-from serve.capacity.fleets.traces import read_times
 from serve.core.errors import Invalid
+from serve.workbench.simulator.traces import read_times
 
 
 def test_seconds_are_counted_from_the_first_call() -> None:

@@ -24,17 +24,23 @@ from typing import Any
 
 from control.publishing import ADA, Failing, Scene, files
 
-from serve.control.conversions.conversions import Conversions
-from serve.control.conversions.job import ConversionOrder, Job, JobState
-from serve.control.conversions.jobs import Jobs
-from serve.control.conversions.workshop import Workshop
 from serve.control.uploads.upload import Upload, UploadKind
-from serve.conversion.events import OnEvent, event_of, failure_of
-from serve.conversion.faults import failed
-from serve.conversion.report import FILE, ConversionReport, ConversionStage, GateStep, StepResult
-from serve.conversion.request import ConversionRequest
 from serve.core.versions import VersionFile
 from serve.processes import Child, Program, spawn
+from serve.workbench.conversion.events import OnEvent, event_of, failure_of
+from serve.workbench.conversion.faults import failed
+from serve.workbench.conversion.queue.conversions import Conversions
+from serve.workbench.conversion.queue.job import ConversionOrder, Job, JobState
+from serve.workbench.conversion.queue.jobs import Jobs
+from serve.workbench.conversion.queue.workshop import Workshop
+from serve.workbench.conversion.report import (
+    FILE,
+    ConversionReport,
+    ConversionStage,
+    GateStep,
+    StepResult,
+)
+from serve.workbench.conversion.request import ConversionRequest
 
 GOOD = b"stage import\nstage convert\n"
 HANGS = b"stage convert\nhang\n"

@@ -13,14 +13,10 @@ from control.conversions.converting import GOOD, HANGS, Jobbing
 from control.publishing import ADA, files
 from loops import in_loop
 
-from serve.control.conversions.conversions import MOST_WAITING
-from serve.control.conversions.job import ConversionOrder, JobState, needed_blobs, needed_uploads
-from serve.control.conversions.jobs import KEPT
 from serve.control.models import By
 from serve.control.publication.garbage import Heap
 from serve.control.publication.publications import PublicationRequest
 from serve.control.uploads.upload import UploadKind
-from serve.conversion.request import ConversionRequest
 from serve.core.errors import (
     Conflict,
     Invalid,
@@ -33,6 +29,15 @@ from serve.core.errors import (
     UnknownUpload,
 )
 from serve.core.versions import VersionState
+from serve.workbench.conversion.queue.conversions import MOST_WAITING
+from serve.workbench.conversion.queue.job import (
+    ConversionOrder,
+    JobState,
+    needed_blobs,
+    needed_uploads,
+)
+from serve.workbench.conversion.queue.jobs import KEPT
+from serve.workbench.conversion.request import ConversionRequest
 
 BOB = By("bob", "it is no use")
 

@@ -6,7 +6,7 @@ import json
 from builders import Clock
 from loops import in_loop
 
-from serve.control.conversions.progress import MOST, ConversionProgress
+from serve.workbench.conversion.queue.progress import MOST, ConversionProgress
 
 
 def told(*events: dict[str, object]) -> ConversionProgress:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from serve.control.conversions.sources import ConversionSource
-from serve.conversion.request import ConversionRequest
 from serve.core.errors import Invalid
 from serve.core.versions import VersionFile
+from serve.workbench.conversion.queue.sources import ConversionSource
+from serve.workbench.conversion.request import ConversionRequest
 
 SAVED = ("saved_model.pb", "variables/variables.index", "assets/words.txt", "fingerprint.pb")
 

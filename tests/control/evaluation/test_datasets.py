@@ -12,11 +12,11 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.evaluation import datasets as module
-from serve.control.evaluation.datasets import KEPT, Datasets
-from serve.control.evaluation.rows import Fresh
 from serve.core.errors import Invalid, NotFound
 from serve.tensors.input_forms import GivenInput, InputForm
+from serve.workbench.evaluation import datasets as module
+from serve.workbench.evaluation.datasets import KEPT, Datasets
+from serve.workbench.evaluation.rows import Fresh
 
 
 class InBucket(FolderObjects):

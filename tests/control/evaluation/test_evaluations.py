@@ -7,11 +7,11 @@ from evaluating_scene import ROWS, Scene, Scripted, evaluating, three
 from loops import in_loop
 
 from serve.control.artifacts.folder import FolderObjects
-from serve.control.evaluation.evaluation import EvaluationRequest, EvaluationState, spread
-from serve.control.evaluation.records import Keeping
-from serve.control.evaluation.results import Bucket
 from serve.core.errors import Conflict, Invalid, NotFound, Unavailable, UnknownLabel
 from serve.tensors.metadata import TensorSpec
+from serve.workbench.evaluation.evaluation import EvaluationRequest, EvaluationState, spread
+from serve.workbench.evaluation.records import Keeping
+from serve.workbench.evaluation.results import Bucket
 
 GATES = ("accuracy(b)>=0.95", "agreement>=0.5", "drop<=20pp")
 

@@ -4,8 +4,8 @@ import csv
 import io
 from types import MappingProxyType
 
-from serve.control.evaluation.exports import csv_pieces
-from serve.control.evaluation.results import OutputKind, RowResult, SideOutput
+from serve.workbench.evaluation.exports import csv_pieces
+from serve.workbench.evaluation.results import OutputKind, RowResult, SideOutput
 
 
 def exported(*rows):

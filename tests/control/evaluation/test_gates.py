@@ -2,8 +2,8 @@
 
 import pytest
 
-from serve.control.evaluation.gates import JudgedGate, judge, parse_gate, parse_gates
 from serve.core.errors import Invalid
+from serve.workbench.evaluation.gates import JudgedGate, judge, parse_gate, parse_gates
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 from evaluating_scene import npy
 from PIL import Image
 
-from serve.control.evaluation.results import OutputKind
-from serve.control.evaluation.sides import side_of
 from serve.control.recorded import RecordedDocuments
 from serve.core.errors import Invalid
 from serve.tensors.input_forms import GivenInput, InputForm
 from serve.tensors.metadata import Metadata, TensorSpec
+from serve.workbench.evaluation.results import OutputKind
+from serve.workbench.evaluation.sides import side_of
 
 GREY = {"inputs": {"x": {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}}}
 

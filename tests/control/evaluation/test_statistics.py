@@ -8,9 +8,9 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from serve.control.evaluation import statistics
-from serve.control.evaluation.intervals import Pairs, mcnemar, newcombe, wilson
-from serve.control.evaluation.results import (
+from serve.workbench.evaluation import statistics
+from serve.workbench.evaluation.intervals import Pairs, mcnemar, newcombe, wilson
+from serve.workbench.evaluation.results import (
     Bucket,
     OutputKind,
     RowResult,

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from serve.conversion.gate import InputSamples, run_gate
-from serve.conversion.request import ConversionRequest
 from serve.tensors.signature import ModelSignature, ModelTensor
+from serve.workbench.conversion.gate import InputSamples, run_gate
+from serve.workbench.conversion.request import ConversionRequest
 
 WEIGHTS = np.random.default_rng(7).standard_normal((4, 3)).astype(np.float32)
 

@@ -15,12 +15,12 @@ from conversion.gate.plain_models import (
     step,
 )
 
-from serve.conversion.report import GateStep, StepResult
-from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
 from serve.tensors.contracts import Contract, write_contract
 from serve.tensors.contracts import judge as judge_case
 from serve.tensors.expected_outputs import Tolerance
+from serve.workbench.conversion.report import GateStep, StepResult
+from serve.workbench.conversion.request import Precision
 
 IN_FP16 = StepResult(GateStep.PRECISION, True, "in FP16")
 

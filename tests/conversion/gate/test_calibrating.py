@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import code, judge, samples_of, softmax, step
 
-from serve.conversion.gate import Labelled
-from serve.conversion.gate.calibration import divide
-from serve.conversion.report import GateStep
-from serve.conversion.request import Precision
+from serve.workbench.conversion.gate import Labelled
+from serve.workbench.conversion.gate.calibration import divide
+from serve.workbench.conversion.report import GateStep
+from serve.workbench.conversion.request import Precision
 
 WEIGHTS = np.random.default_rng(7).standard_normal((4, 3)).astype(np.float32)
 OFFSETS = np.array([1, 0, 0], dtype=np.float32)  # by which place 0 wins where inputs are small
@@ -62,7 +62,7 @@ def test_what_is_held_back_is_drawn_from_all_of_a_sorted_file():
 
 
 def test_an_input_of_several_rows_for_each_sample_is_divided_by_samples():
-    from serve.conversion.gate import InputSamples
+    from serve.workbench.conversion.gate import InputSamples
 
     pairs = InputSamples(
         {"x": np.arange(200), "c": np.ones(3)}, {"x": 2, "c": 0}, 100, is_joinable=False

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import judge, signature, step
 
-from serve.conversion.gate.families import EDGES, NUMERALS, ORDINARY
-from serve.conversion.gate.input_search import explore, inputs_for
-from serve.conversion.gate.probes import ordinary_families
-from serve.conversion.gate.shapes import Size
-from serve.conversion.report import GateStep
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.gate.families import EDGES, NUMERALS, ORDINARY
+from serve.workbench.conversion.gate.input_search import explore, inputs_for
+from serve.workbench.conversion.gate.probes import ordinary_families
+from serve.workbench.conversion.gate.shapes import Size
+from serve.workbench.conversion.report import GateStep
 
 TEXT = signature({"ids": ("INT64", (-1, -1))}, {"y": ("FP32", (-1, 4))})
 TABLE = np.random.default_rng(1).standard_normal((777, 4)).astype(np.float32)

@@ -8,10 +8,10 @@ import pytest
 from conversion.gate.plain_models import judge, signature
 from conversion.reports import report
 
-from serve.conversion.entry import configuration
 from serve.core.versions import VersionFile
 from serve.triton.config import parse
 from serve.triton.lint import LintSubject, lint
+from serve.workbench.conversion.entry import configuration
 
 
 def square(inputs: Any) -> Any:

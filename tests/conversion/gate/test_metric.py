@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import code, dense, judge, step
 
-from serve.conversion.gate import InputSamples, Labelled
-from serve.conversion.gate.metric import Metric, measure
-from serve.conversion.report import GateStep
-from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
 from serve.tensors.expected_outputs import Tolerance
+from serve.workbench.conversion.gate import InputSamples, Labelled
+from serve.workbench.conversion.gate.metric import Metric, measure
+from serve.workbench.conversion.report import GateStep
+from serve.workbench.conversion.request import Precision
 
 X = np.random.default_rng(3).standard_normal((200, 4)).astype(np.float32)
 LABELS = dense({"x": X})["y"].argmax(axis=-1)

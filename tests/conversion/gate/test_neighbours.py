@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import DENSE, dense, judge, signature, step
 
-from serve.conversion.gate import InputSamples
-from serve.conversion.report import GateStep
+from serve.workbench.conversion.gate import InputSamples
+from serve.workbench.conversion.report import GateStep
 
 
 def centred(inputs):

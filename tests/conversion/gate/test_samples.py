@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import signature
 
-from serve.conversion.gate import calibration, read_labelled, read_samples
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.gate import calibration, read_labelled, read_samples
 
 TWO = signature({"x": ("FP32", (-1, 2)), "ids": ("INT64", (-1,))}, {"y": ("FP32", (-1, 3))})
 

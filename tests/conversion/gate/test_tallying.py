@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from serve.conversion.gate.tallies import JudgedOutput, OutputTally
+from serve.workbench.conversion.gate.tallies import JudgedOutput, OutputTally
 
 
 def beside_an_unsteady(value):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conversion.gate.plain_models import code, judge, samples_of, signature, step
 
-from serve.conversion.report import GateStep
+from serve.workbench.conversion.report import GateStep
 
 PICTURES = signature({"x": ("UINT8", (-1, 6, 6, 3))}, {"y": ("FP32", (-1, 6, 6, 3))})
 

@@ -14,8 +14,8 @@ from conversion.gate.plain_models import (
     step,
 )
 
-from serve.conversion.report import GateStep
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.report import GateStep
 
 
 def test_a_model_that_is_the_source_passes_every_step():

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from serve.conversion.graphs.session import OnnxModel
 from serve.tensors.datatypes import Array
+from serve.workbench.conversion.graphs.session import OnnxModel
 
 ROOT = Path(__file__).parents[3]
 FLOAT = TensorProto.FLOAT

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from serve.conversion.graphs.contents import check_precision, contents, last_operators
-from serve.conversion.report import GateStep
-from serve.conversion.request import Precision
+from serve.workbench.conversion.graphs.contents import check_precision, contents, last_operators
+from serve.workbench.conversion.report import GateStep
+from serve.workbench.conversion.request import Precision
 
 from .graph_models import digits, floats, model, node, value
 

@@ -5,11 +5,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from serve.conversion.graphs.contents import check_precision, contents
-from serve.conversion.graphs.fp16 import HEAVY, LIGHT, MOVES, to_fp16
-from serve.conversion.graphs.fp16_emulation import rounded
-from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.graphs.contents import check_precision, contents
+from serve.workbench.conversion.graphs.fp16 import HEAVY, LIGHT, MOVES, to_fp16
+from serve.workbench.conversion.graphs.fp16_emulation import rounded
+from serve.workbench.conversion.request import Precision
 
 from .graph_models import accuracy, digits, floats, model, node, run, samples, type_of, value
 

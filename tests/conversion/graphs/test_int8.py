@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from serve.conversion.graphs.contents import check_precision, contents
-from serve.conversion.graphs.fp16 import to_fp16
-from serve.conversion.graphs.int8 import to_int8
-from serve.conversion.graphs.preflight import preflight
-from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.graphs.contents import check_precision, contents
+from serve.workbench.conversion.graphs.fp16 import to_fp16
+from serve.workbench.conversion.graphs.int8 import to_int8
+from serve.workbench.conversion.graphs.preflight import preflight
+from serve.workbench.conversion.request import Precision
 
 from .graph_models import ROOT, accuracy, digits, floats, model, node, run, samples
 
@@ -140,7 +140,7 @@ def test_samples_that_the_model_cannot_take_are_named_as_such(change):
 def test_no_file_is_left_and_nothing_is_said(tmp_path):
     script = (
         "import numpy as np, onnx\n"
-        "from serve.conversion.graphs.int8 import to_int8\n"
+        "from serve.workbench.conversion.graphs.int8 import to_int8\n"
         f"model = onnx.load({str(ROOT / 'model_repo/digits/2/model.onnx')!r})\n"
         "to_int8(model, [{'x': np.ones((2, 8, 8, 1), np.float32)}])\n"
     )

@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
-from serve.conversion.graphs.fp16 import to_fp16
-from serve.conversion.graphs.int8 import to_int8
-from serve.conversion.graphs.preflight import Problem, preflight
+from serve.workbench.conversion.graphs.fp16 import to_fp16
+from serve.workbench.conversion.graphs.int8 import to_int8
+from serve.workbench.conversion.graphs.preflight import Problem, preflight
 
 from .graph_models import digits, floats, model, node, samples, value
 

@@ -8,8 +8,8 @@ import onnxruntime
 import pytest
 from conversion.model_files import classifier
 
-from serve.conversion.graphs.session import OnnxModel
-from serve.conversion.graphs.zipmap import remove_zipmaps
+from serve.workbench.conversion.graphs.session import OnnxModel
+from serve.workbench.conversion.graphs.zipmap import remove_zipmaps
 
 X = np.random.default_rng(2).standard_normal((5, 4)).astype(np.float32)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.limits import default_limits
-from serve.conversion.plans.added_flavours import add_plan
-from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.facts import Hardware
-from serve.conversion.plans.onsite import first_device
-from serve.conversion.plans.preparation import WantedPlan, build_here
-from serve.conversion.plans.profiles import parse_profile
-from serve.conversion.request import Precision
+from serve.workbench.conversion.limits import default_limits
+from serve.workbench.conversion.plans.added_flavours import add_plan
+from serve.workbench.conversion.plans.arguments import Options
+from serve.workbench.conversion.plans.facts import Hardware
+from serve.workbench.conversion.plans.onsite import first_device
+from serve.workbench.conversion.plans.preparation import WantedPlan, build_here
+from serve.workbench.conversion.plans.profiles import parse_profile
+from serve.workbench.conversion.request import Precision
 
 from .kit_scene import write_entry
 

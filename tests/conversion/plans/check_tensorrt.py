@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import tensorrt
 
-from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.builder import configure, network_flags, unsupported
-from serve.conversion.plans.facts import Hardware
-from serve.conversion.plans.tensorrt_log import Logger, Monitor
+from serve.workbench.conversion.plans.arguments import Options
+from serve.workbench.conversion.plans.builder import configure, network_flags, unsupported
+from serve.workbench.conversion.plans.facts import Hardware
+from serve.workbench.conversion.plans.tensorrt_log import Logger, Monitor
 
 from .played_tensorrt import Config, Context, Engine, Library, ParserError, ShapeProfile
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper
 
-from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.kits import write_kit
-from serve.conversion.plans.profiles import parse_profile
-from serve.conversion.request import Precision
 from serve.tensors.contracts import Case, write_contract
+from serve.workbench.conversion.plans.arguments import Options
+from serve.workbench.conversion.plans.kits import write_kit
+from serve.workbench.conversion.plans.profiles import parse_profile
+from serve.workbench.conversion.request import Precision
 
 HERE = Path(__file__).parent
 VERSION = bytes((10, 13, 2, 6))

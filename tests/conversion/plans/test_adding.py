@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.plans.accelerator import accelerated
-from serve.conversion.plans.added_flavours import add_flavours, add_plan
-from serve.conversion.plans.facts import Hardware, PlanFacts
-from serve.conversion.plans.profiles import parse_profile
-from serve.conversion.request import Precision
 from serve.core.errors import Invalid
 from serve.core.flavours import Flavour, VersionFlavours
 from serve.triton.config import parse
+from serve.workbench.conversion.plans.accelerator import accelerated
+from serve.workbench.conversion.plans.added_flavours import add_flavours, add_plan
+from serve.workbench.conversion.plans.facts import Hardware, PlanFacts
+from serve.workbench.conversion.plans.profiles import parse_profile
+from serve.workbench.conversion.request import Precision
 
 from .kit_scene import CONFIG, HEADER, write_entry
 

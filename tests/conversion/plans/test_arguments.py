@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from serve.conversion.plans.arguments import Options, as_line, docker, major_of, trtexec
-from serve.conversion.plans.facts import Hardware
-from serve.conversion.plans.profiles import parse_profile
+from serve.workbench.conversion.plans.arguments import Options, as_line, docker, major_of, trtexec
+from serve.workbench.conversion.plans.facts import Hardware
+from serve.workbench.conversion.plans.profiles import parse_profile
 
 IMAGE = "nvcr.io/nvidia/tritonserver:26.07-py3"
 PROFILES = tuple(map(parse_profile, ("x=1x8:4x8:8x8", "serve:ids=1x5:1x5:1x5")))

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.conversion.plans import engine
-from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.builder import PlanOrder, build, network_flags, proven
-from serve.conversion.plans.engine import PlanModel
-from serve.conversion.plans.facts import Hardware, PlanFacts
-from serve.conversion.plans.onsite import Failed
-from serve.conversion.plans.profiles import parse_profile
-from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed, GateRefused
+from serve.workbench.conversion.plans import engine
+from serve.workbench.conversion.plans.arguments import Options
+from serve.workbench.conversion.plans.builder import PlanOrder, build, network_flags, proven
+from serve.workbench.conversion.plans.engine import PlanModel
+from serve.workbench.conversion.plans.facts import Hardware, PlanFacts
+from serve.workbench.conversion.plans.onsite import Failed
+from serve.workbench.conversion.plans.profiles import parse_profile
+from serve.workbench.conversion.request import Precision
 
 from .kit_scene import DEVICE, HEADER, case, doubling
 from .played_tensorrt import LAYERS, Library, Logger, Memory, OlderError, ParserError

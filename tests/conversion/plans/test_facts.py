@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from serve.conversion.plans.accelerator import accelerated
-from serve.conversion.plans.facts import Hardware, PlanFacts, layers_of, require_precision
-from serve.conversion.plans.profiles import parse_profile
-from serve.conversion.request import Precision
 from serve.core.errors import GateRefused, Invalid
 from serve.core.flavours import Machine, VersionFlavours
 from serve.triton.config import parse
 from serve.triton.flavoured import configured, refused_overrides
+from serve.workbench.conversion.plans.accelerator import accelerated
+from serve.workbench.conversion.plans.facts import Hardware, PlanFacts, layers_of, require_precision
+from serve.workbench.conversion.plans.profiles import parse_profile
+from serve.workbench.conversion.request import Precision
 
 PROFILE = parse_profile("x=1x8x8x1:8x8x8x1:32x8x8x1")
 FACTS = PlanFacts(

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from serve.conversion.plans.job import PlanPlace, manifest
 from serve.core.errors import Invalid
+from serve.workbench.conversion.plans.job import PlanPlace, manifest
 
 PLACE = PlanPlace("nvcr.io/nvidia/tritonserver:26.07-py3", "models", "digits-kit")
 

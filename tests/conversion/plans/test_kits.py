@@ -11,10 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.conversion.plans import onsite
-from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.facts import Hardware
-from serve.conversion.plans.kits import Built, read_kit
 from serve.core.errors import ConversionFailed, GateRefused
 from serve.processes import sweep_shared_memory
 from serve.tensors.codec import http_request, read_http_reply
@@ -22,6 +18,10 @@ from serve.tensors.contracts import Case
 from serve.triton.backend_directory import build_backend_directory
 from serve.triton.config import parse
 from serve.triton.installation import Installation, MachineFacts
+from serve.workbench.conversion.plans import onsite
+from serve.workbench.conversion.plans.arguments import Options
+from serve.workbench.conversion.plans.facts import Hardware
+from serve.workbench.conversion.plans.kits import Built, read_kit
 
 from .kit_scene import DEVICE, IMAGE, case, doubling, make_kit, put_tools, write_entry
 

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from serve.conversion.limits import ConversionLimits
-from serve.conversion.plans.arguments import Options
-from serve.conversion.plans.preparation import WantedPlan, build_here, can_build_here, preflight
-from serve.conversion.request import Precision
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.limits import ConversionLimits
+from serve.workbench.conversion.plans.arguments import Options
+from serve.workbench.conversion.plans.preparation import (
+    WantedPlan,
+    build_here,
+    can_build_here,
+    preflight,
+)
+from serve.workbench.conversion.request import Precision
 
 from .kit_scene import doubling
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from serve.conversion.plans.profiles import Profile, parse_profile, profiles
 from serve.core.errors import ConversionFailed
 from serve.tensors.signature import ModelSignature, ModelTensor
+from serve.workbench.conversion.plans.profiles import Profile, parse_profile, profiles
 
 
 def taking(**shapes: tuple[int, ...] | None) -> ModelSignature:

@@ -12,9 +12,15 @@ import numpy as np
 import onnx
 import pytest
 
-from serve.conversion.sources import SourceKind, check_source, choose_signature, digest_of, size_of
-from serve.conversion.sources.messages import MOST_FIELDS
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.sources import (
+    SourceKind,
+    check_source,
+    choose_signature,
+    digest_of,
+    size_of,
+)
+from serve.workbench.conversion.sources.messages import MOST_FIELDS
 
 from ..model_files import copying, save, scaling
 from .archives import archive, h5, keras, layer, members, model, weights

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.sources.inspection import Inspection
-from serve.conversion.sources.inspector import inspect
-from serve.conversion.sources.keras_config import Layer
-from serve.conversion.sources.kinds import SourceKind
-from serve.conversion.sources.operator_scan import Operator
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.sources.inspection import Inspection
+from serve.workbench.conversion.sources.inspector import inspect
+from serve.workbench.conversion.sources.keras_config import Layer
+from serve.workbench.conversion.sources.kinds import SourceKind
+from serve.workbench.conversion.sources.operator_scan import Operator
 
 from ..model_files import copying, save
 from .archives import DENSE, archive, h5, keras, layer, members, model

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from serve.conversion.sources.keras_config import Layer, read_keras_config
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.sources.keras_config import Layer, read_keras_config
 
 from .archives import DENSE, layer, model
 

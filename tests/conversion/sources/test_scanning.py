@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.sources import Operator, check_source, faults_of, scan
 from serve.core.errors import ConversionFailed
 from serve.wire.protobuf import field, number
+from serve.workbench.conversion.sources import Operator, check_source, faults_of, scan
 
 from .graphs import (
     BFLOAT16,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from serve.conversion.sources import check_source, faults_of, scan
-from serve.conversion.sources.dangers import DANGEROUS, PYTHON, RANDOM
-from serve.conversion.sources.inspection import Inspection
-from serve.conversion.sources.inspection_child import read
-from serve.conversion.sources.known import KNOWN, LAYERS
-from serve.conversion.sources.operators import REWRITTEN
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.sources import check_source, faults_of, scan
+from serve.workbench.conversion.sources.dangers import DANGEROUS, PYTHON, RANDOM
+from serve.workbench.conversion.sources.inspection import Inspection
+from serve.workbench.conversion.sources.inspection_child import read
+from serve.workbench.conversion.sources.known import KNOWN, LAYERS
+from serve.workbench.conversion.sources.operators import REWRITTEN
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serve.conversion.sources.zipped import check_archive
 from serve.core.errors import ConversionFailed
+from serve.workbench.conversion.sources.zipped import check_archive
 
 from .archives import archive, members
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras import layers
 from tensorflow.python.framework import op_def_registry
 
-from serve.conversion.translation import known_operators
+from serve.workbench.conversion.translation import known_operators
 
 root = sys.argv[1] + "/"
 known = sorted(name for name in known_operators() if op_def_registry.get(name) is not None)

@@ -5,11 +5,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from serve.conversion.graphs.blame import blamed
-from serve.conversion.graphs.last_steps import IR_VERSION, finish, serialized
-from serve.conversion.graphs.session import OnnxModel
 from serve.core.errors import ConversionFailed
 from serve.tensors.signature import ModelSignature, ModelTensor
+from serve.workbench.conversion.graphs.blame import blamed
+from serve.workbench.conversion.graphs.last_steps import IR_VERSION, finish, serialized
+from serve.workbench.conversion.graphs.session import OnnxModel
 
 FLOAT = TensorProto.FLOAT
 PAIR = ModelSignature(

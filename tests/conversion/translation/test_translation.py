@@ -10,9 +10,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from serve.conversion.request import ConversionRequest
 from serve.core.errors import ConversionFailed
 from serve.tensors.signature import ModelTensor
+from serve.workbench.conversion.request import ConversionRequest
 
 from ..zoo import ROWS
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tensorflow
 @pytest.fixture(scope="module")
 def translating() -> ModuleType:
     """The package under test; it imports TensorFlow, so not before these tests are run."""
-    return importlib.import_module("serve.conversion.translation")
+    return importlib.import_module("serve.workbench.conversion.translation")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_the_exact_gelu_is_known_by_our_handler(translating: ModuleType) -> None
 
 
 def test_an_error_in_the_log_is_a_fault_with_operator_and_node(translating: ModuleType) -> None:
-    from serve.conversion.translation.translation import heard
+    from serve.workbench.conversion.translation.translation import heard
 
     with heard() as talk:
         logging.getLogger("tf2onnx.tfonnx").error(

@@ -10,10 +10,10 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from serve.conversion.child_events import EventTeller
-from serve.conversion.job import ConversionTask, fault_of
-from serve.conversion.pipeline import run
-from serve.conversion.request import ConversionRequest
+from serve.workbench.conversion.child_events import EventTeller
+from serve.workbench.conversion.job import ConversionTask, fault_of
+from serve.workbench.conversion.pipeline import run
+from serve.workbench.conversion.request import ConversionRequest
 
 from . import ROWS, Row
 

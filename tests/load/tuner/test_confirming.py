@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from serve.load.tuner.confirmation import ConfirmationRound, Duel, Staircase, compared
+from serve.workbench.tuning.confirmation import ConfirmationRound, Duel, Staircase, compared
 
 
 def duel(baseline: float, winner: float, rounds: int, noise: float = 0.0) -> Duel:

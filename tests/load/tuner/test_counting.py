@@ -1,7 +1,7 @@
 """What Triton counts between two readings."""
 
 from serve.capacity.service import ExecutionPoint
-from serve.load.tuner.execution_counts import rises
+from serve.workbench.tuning.execution_counts import rises
 
 
 def page(queue: tuple[int, int], **sizes: tuple[int, int]) -> dict[str, object]:

@@ -10,10 +10,10 @@ from serve.capacity.measurements import Calibration, OpenLoopTrial
 from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
-from serve.load.plan import Lane, LaneProtocol, LoadPlan, Payload, RateShape
-from serve.load.reports.report import LoadRun
-from serve.load.tuner.execution_counts import Statistics
-from serve.load.tuner.measurements import MeasuredWorkload, Measuring, parse_rows
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, LoadPlan, Payload, RateShape
+from serve.workbench.loadtest.reports.report import LoadRun
+from serve.workbench.tuning.execution_counts import Statistics
+from serve.workbench.tuning.measurements import MeasuredWorkload, Measuring, parse_rows
 
 from ..records import run_of
 

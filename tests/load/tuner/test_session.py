@@ -16,13 +16,13 @@ from serve.capacity.service import ServiceTime
 from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid, NotFound, TritonFailed
 from serve.core.objectives import Objective
-from serve.load.tuner.measurements import MeasurementResult, Stopped
-from serve.load.tuner.outcome import outcome_of
-from serve.load.tuner.page import render
-from serve.load.tuner.report import document
-from serve.load.tuner.session import LOWER, Now, Session
-from serve.load.tuner.setups import setup_of
-from serve.load.tuner.state import TuningState, TuningSubject
+from serve.workbench.tuning.measurements import MeasurementResult, Stopped
+from serve.workbench.tuning.outcome import outcome_of
+from serve.workbench.tuning.page import render
+from serve.workbench.tuning.report import document
+from serve.workbench.tuning.session import LOWER, Now, Session
+from serve.workbench.tuning.setups import setup_of
+from serve.workbench.tuning.state import TuningState, TuningSubject
 
 OBJECTIVE = Objective(99, 0.05)
 PRESENT = {"max_batch_size": 16, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]}

@@ -4,7 +4,7 @@ import pytest
 
 from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
-from serve.load.tuner.setups import (
+from serve.workbench.tuning.setups import (
     fields_of_setup,
     flags_of_setup,
     json_of,

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serve.control.evaluation.incoming_rows import (
+from serve.core.errors import Invalid
+from serve.tensors.input_forms import InputForm
+from serve.workbench.evaluation.incoming_rows import (
     BundlePart,
     DatasetFormat,
     Roles,
     read_file,
     read_parts,
 )
-from serve.control.evaluation.pack_writer import PackWriter
-from serve.control.evaluation.rows import read_table
-from serve.core.errors import Invalid
-from serve.tensors.input_forms import InputForm
+from serve.workbench.evaluation.pack_writer import PackWriter
+from serve.workbench.evaluation.rows import read_table
 
 
 def png(value=0, size=(8, 8)):

@@ -20,7 +20,7 @@ OTHERS = {
     "PYTHONUNBUFFERED": "Python",
     "PYTHONDONTWRITEBYTECODE": "Python",
     "OMP_NUM_THREADS": "ONNX Runtime, NumPy",
-    "IMAGE": "serve/conversion/plans/onsite.py",
+    "IMAGE": "serve/workbench/conversion/plans/onsite.py",
     "CUDA_VISIBLE_DEVICES": "CUDA",
     "NVIDIA_VISIBLE_DEVICES": "NVIDIA's container runtime",
     "NVIDIA_DRIVER_CAPABILITIES": "NVIDIA's container runtime",
