@@ -117,7 +117,7 @@ bench-gate: deps-dev  ## Measure which wrong models the conversion gate detects,
 	$(BIN)/python -m loadtests.bench.gate_curve --seeds 10 --picture docs/images/gate.svg
 
 test-tensorrt: deps-dev  ## Test the plan builder with TensorRT's own bindings, if they are installed
-	$(PYTEST) tests/conversion/plans/check_tensorrt.py
+	$(PYTEST) tests/workbench/conversion/plans/check_tensorrt.py
 
 bench-peers: deps-bench deps-kserve  ## Compare the gateway with a KServe transformer
 	$(BIN)/python -m loadtests.bench.against_kserve $(if $(QUICK),--quick)

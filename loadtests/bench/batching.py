@@ -8,7 +8,7 @@ For each model of `batching_models.py`, all on one throw-away Triton of the gate
     winners    the winner of the search against that of the grid, in turns
 
 In turns: a measurement of one side, one of the other, each at the highest rate that it bears just
-then, see `serve/workbench/tuning/confirmation.py`; ten such pairs, one ratio with its 95 % interval.
+then, see `workbench/tuning/confirmation.py`; ten such pairs, one ratio with its 95 % interval.
 
 Prints what it finds and writes `loadtests/results/batching-*.json`, after each step; the report
 takes of each model the newest of every step.

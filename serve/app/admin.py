@@ -40,7 +40,7 @@ def admin_servers(
         internal.append(membership_router(membership))
     if agents:
         internal.append(sync_router(agents, control.storage))
-    beside = [*site.routers(), *internal]
+    beside = [*site.routers(control.features), *internal]
     app = create(control, hosts=settings.allowed_hosts, beside=beside, refusal=site.refusal)
     outside = listener(settings.admin_host, settings.admin_port)
     return (

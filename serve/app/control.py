@@ -17,6 +17,7 @@ from serve.app.batch_observation import observing_of
 from serve.app.benches import benches_of
 from serve.app.configuration import configuring_of
 from serve.app.discovery import discovering_of
+from serve.app.features import Plane, build_features
 from serve.app.gateway import gateway_of
 from serve.app.identity import remember_gateway
 from serve.app.keda import keda_of
@@ -56,9 +57,6 @@ from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.settings import Settings, keys_are_required
 from serve.telemetry import Meters
-from serve.workbench.conversion.feature import conversions_of
-from serve.workbench.evaluation.feature import evaluating_of
-from serve.workbench.loadtest.stored_reports import LoadReports
 
 _log = logging.getLogger("servegate.control")
 
@@ -137,14 +135,6 @@ class ControlPlane:
             reload=self._reload,
             publish=self._publisher.committed,
         )
-        self._conversions = conversions_of(
-            settings,
-            self._publishing,
-            self._storage,
-            store=self._store,
-            decisions=self._decided,
-            reload=self._reload,
-        )
         self._keepers, self._membership = membership_of(
             settings,
             self._fleet,
@@ -211,8 +201,17 @@ class ControlPlane:
             allowing=self._pools,
         )
         self._history = History(self._store, restoring.by_kind)
-        self._datasets, self._evaluations = evaluating_of(
-            settings, self._storage, self._gateway, self._models
+        self._features = build_features(
+            Plane(
+                settings=settings,
+                storage=self._storage,
+                gateway=self._gateway,
+                models=self._models,
+                publishing=self._publishing,
+                store=self._store,
+                decisions=self._decided,
+                reload=self._reload,
+            )
         )
         self._benches = benches_of(
             settings,
@@ -357,7 +356,9 @@ class ControlPlane:
             tasks.create_task(self._scan())
             tasks.create_task(self._follow())
             tasks.create_task(self._live.run())
-            tasks.create_task(self._evaluations.run())
+            for feature in self._features:
+                if feature.run is not None:
+                    tasks.create_task(feature.run())
             tasks.create_task(self._configuring.run())
             tasks.create_task(self._watching.run())
             tasks.create_task(self._scaling.scaler.run())
@@ -366,7 +367,6 @@ class ControlPlane:
             if self._settings.publishes:
                 tasks.create_task(self._courier.run())
                 tasks.create_task(self._publishing.run())
-                tasks.create_task(self._conversions.run())
                 interval = self._settings.contract_interval
                 tasks.create_task(self._contracts.run(self._called, self._found, interval))
 
@@ -385,9 +385,7 @@ class ControlPlane:
             uploads=self._publishing.uploads,
             publications=self._publishing.publications,
             retention=self._publishing.retention,
-            conversions=self._conversions,
             history=self._history,
-            load_reports=LoadReports(self._storage.objects, wall=time.time),
             tries=trying_of(
                 self._storage,
                 self._gateway,
@@ -399,8 +397,6 @@ class ControlPlane:
                 decisions=self._decided,
                 reload=self._reload,
             ),
-            datasets=self._datasets,
-            evaluations=self._evaluations,
             configuring=self._configuring,
             benches=self._benches,
             overviews=self._watching.overviews,
@@ -418,6 +414,8 @@ class ControlPlane:
             leads=lambda: self._leads,
             identity=lambda: self._identity,
             data_urls=settings.gateway_urls,
+            services={kind: one for each in self._features for kind, one in each.services.items()},
+            features=tuple(each.web() for each in self._features),
         )
 
     def _decided(self) -> Decisions:

@@ -29,13 +29,13 @@ from serve.control.publication.retention import Retention
 from serve.control.publication.trials import Trials
 from serve.control.reconciliation.contracts import Contracts
 from serve.control.storage.store import Store
+from serve.control.stored_conversions import needed_blobs, needed_uploads
 from serve.control.uploads.uploads import UploadLimits, Uploads
 from serve.core.errors import CannotStart, ServegateError
 from serve.model_files.reader import read_model
 from serve.settings import Settings
 from serve.triton.installation import Installation, MachineFacts
 from serve.triton.quarantine import NAME, Quarantine, TrialLimits
-from serve.workbench.conversion.queue.job import needed_blobs, needed_uploads
 
 _log = logging.getLogger("servegate.publishing")
 _SWEEP = 3600.0  # seconds between two looks for uploads that nobody finishes

@@ -95,9 +95,9 @@ def findings(
     name: str, source: PushSource, blobs: Sequence[Blob], read_model: ReadModel
 ) -> tuple[tuple[str, str], ...]:
     """What lint says, as severity and sentence; the parts of an ensemble only the gateway knows."""
+    from serve.core.versions import unverified_in
     from serve.triton.config import parse
     from serve.triton.lint import LintSubject, lint
-    from serve.workbench.conversion.report import unverified_in
 
     config = source.find(CONFIG)
     try:

@@ -23,13 +23,11 @@ from serve.cli import (
     up,
 )
 from serve.cli.batching import group as batching
+from serve.cli.features import add_group
 from serve.cli.hints import group as hints
 from serve.cli.output import complain, exit_code
 from serve.cli.panels import Grouped
 from serve.core.errors import CannotStart, ServegateError
-from serve.workbench.conversion.cli import convert
-from serve.workbench.evaluation.cli import group as evaluation
-from serve.workbench.loadtest.cli import group as load
 
 app = typer.Typer(
     name="servegate",
@@ -59,9 +57,9 @@ app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.add_typer(models.app, name="model")
 app.add_typer(labels.app, name="label")
-app.add_typer(convert.app, name="convert")
-app.add_typer(load.app, name="load")
-app.add_typer(evaluation.app, name="eval")
+add_group(app, "conversion.cli.convert", "convert")
+add_group(app, "loadtest.cli.group", "load")
+add_group(app, "evaluation.cli.group", "eval")
 app.add_typer(batching.app, name="batching")
 app.add_typer(hints.app, name="hints")
 app.add_typer(routes.app, name="route")

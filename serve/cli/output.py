@@ -74,9 +74,15 @@ def as_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def _writable(row: Sequence[str]) -> list[str]:
+    """Without what steers a terminal, or what the encoding of stdout lacks."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return [printable(one).encode(encoding, "backslashreplace").decode(encoding) for one in row]
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Data for people; tab-separated without a frame when stdout is not a terminal."""
-    rows = [[printable(cell) for cell in row] for row in rows]
+    columns, rows = _writable(columns), [_writable(row) for row in rows]
     if not sys.stdout.isatty():
         print("\t".join(column.lower() for column in columns))
         for row in rows:

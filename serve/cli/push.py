@@ -13,6 +13,7 @@ import typer
 
 from serve.cli import convert_options as converting
 from serve.cli.client import connect
+from serve.cli.features import required
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import table
 from serve.cli.panels import option
@@ -180,7 +181,6 @@ def push(
     from serve.cli.push_steps import Pushing, PushRequest
     from serve.cli.sources import convertible
     from serve.cli.talk import talk
-    from serve.workbench.conversion.cli.push import converted
 
     pushing = Pushing(connect(admin_url, key_file, reason=reason), talk(json=json), model=name)
     with report_end(pushing.talk, pushing.stopped), contextlib.ExitStack() as kept:
@@ -196,7 +196,8 @@ def push(
         if inside is None:
             source = pushing.open(path, read_model, version=source_version, is_converting=convert)
         else:
-            request = converting.make_request(
+            conversion = required("conversion.cli.push", "model push --convert")
+            request = conversion.make_request(
                 str(inside),
                 signature=signature,
                 precision=precision,
@@ -210,8 +211,8 @@ def push(
                 seed=seed,
                 accept_unverified=accept_unverified,
             )
-            limits = converting.limits_of(memory, convert_timeout)
-            making = converted(request, path, name, talk=pushing.talk, limits=limits)
+            limits = conversion.limits_of(memory, convert_timeout)
+            making = conversion.converted(request, path, name, talk=pushing.talk, limits=limits)
             source = pushing.take(kept.enter_context(making))
         if golden:
             tolerance = _tolerance(golden_atol, golden_rtol, golden_top1)

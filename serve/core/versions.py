@@ -32,6 +32,7 @@ FORMAT = 1
 CONFIG, PREPROCESSING, MODEL_CARD = "config.pbtxt", "preprocessing.json", "model_card.json"
 OUTPUTS = "outputs.json"
 CONVERSION, CONVERSION_PAGE = "conversion.json", "conversion.html"
+UNVERIFIED = "unverified"  # a fact of a step in conversion.json: what the user has accepted
 FLAVOURS, PLANS = "flavours.json", "plans.json"
 CONTRACT = "contract"
 DOCUMENTS = frozenset(
@@ -270,3 +271,14 @@ class Manifest:
         if one.layout.number != one.version:
             raise Invalid("the manifest's files belong to another version")
         return one
+
+
+def unverified_in(page: Any) -> str:
+    """Why the report of a conversion says that nothing verifies it; empty for all others.
+
+    `page` is the JSON of conversion.json, or anything that is no report.
+    """
+    steps = page.get("steps", ()) if isinstance(page, Mapping) else ()
+    facts = [step.get("facts") for step in steps if isinstance(step, Mapping)]
+    found = (str(each.get(UNVERIFIED, "")) for each in facts if isinstance(each, Mapping))
+    return next(filter(None, found), "")

@@ -1,6 +1,7 @@
 """The child process that reads one model file: `python -m serve.model_files.child`.
 
-It takes four words: kind of reader, path, bytes of memory, seconds; further ones are the reader's.
+It takes four words: the reader, path, bytes of memory, seconds; further ones are the reader's. A
+reader is the name of a module with a function `read`; those of this package have short names.
 First it binds itself to these limits, then it imports the reader, and last it prints what the
 reader found, or why it refused, as JSON in lines that begin with `>`.
 """
@@ -15,15 +16,13 @@ from typing import Any, Protocol, cast
 
 from serve.core.errors import ConversionFailed, Invalid
 from serve.model_files.reader import ANSWER
-from serve.workbench.conversion.events import failure_facts
 
 READERS = {
     "onnx": "serve.model_files.onnx_reader",
     "savedmodel": "serve.model_files.savedmodel_reader",
     "plan": "serve.model_files.plan_reader",
-    "hdf5": "serve.workbench.conversion.h5_reader",
-    "inspection": "serve.workbench.conversion.sources.inspection_child",
 }
+_FAULT = ("code", "what", "why", "try_this", "operator", "node")
 _PIECE = 8 * 1024  # characters of a line; longer lines would be cut
 _COPIES = 2  # of a file, while its bytes are turned into a message
 
@@ -40,13 +39,13 @@ def main() -> None:
     kind, name, memory, seconds, *words = sys.argv[1:]
     path = Path(name)
     bind(kind, path, memory=int(memory), seconds=int(seconds))
-    read = cast(Callable[..., ReaderResult], import_module(READERS[kind]).read)
+    read = cast(Callable[..., ReaderResult], import_module(READERS.get(kind, kind)).read)
     try:
         tell({"found": read(path, *words).to_json()})
     except Invalid as error:
         tell({"refused": {"what": error.what, "why": error.why, "try_this": error.try_this}})
     except ConversionFailed as error:
-        tell({"failed": failure_facts(error)})
+        tell({"failed": {name: getattr(error, name) for name in _FAULT}})
 
 
 def bind(kind: str, path: Path, *, memory: int, seconds: int) -> None:

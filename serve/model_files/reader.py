@@ -19,17 +19,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from serve.core.errors import Invalid
+from serve.core.errors import ConversionFailed, Invalid
 from serve.processes.children import Exit, Program, spawn
 from serve.processes.kernel import die_with
 from serve.tensors.signature import ModelSignature
-from serve.workbench.conversion.events import failure_of
-from serve.workbench.conversion.faults import lacks_memory
 
 ANSWER = ">"
 _SUFFIXES = {".onnx": "onnx", ".plan": "plan", ".engine": "plan"}
 KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")  # of the environment; no secrets
 _LAST_LINES = 50
+_NO_MEMORY = (  # of Python, of C++, of the loader, of the kernel, and of the libraries
+    *("MemoryError", "bad_alloc", "std::length_error", "failed to map segment"),
+    *("Cannot allocate memory", "Failed to allocate memory", "OOM when allocating"),
+    "ResourceExhausted",
+)
 
 
 class ReaderTooSlow(Invalid):
@@ -172,7 +175,8 @@ def _judged(path: Path, ended: Exit, heard: _Heard, timeout: float, memory: int)
             f"'{path.name}' cannot be read", why="its reader returned no result"
         ) from error
     if fault:
-        raise failure_of(fault)
+        code, what = str(fault.pop("code")), str(fault.pop("what"))
+        raise ConversionFailed(code, what, **{name: str(text) for name, text in fault.items()})
     if refused:
         raise Invalid(refused["what"], why=refused["why"], try_this=refused["try_this"])
     return found
@@ -192,3 +196,8 @@ def _failure(path: Path, ended: Exit, heard: _Heard, memory: int) -> Invalid:
         return TooLarge(f"'{path.name}' cannot be read", why=why)
     why = f"its reader failed ({ended})" + (f": {heard.talk[-1][:300]}" if heard.talk else "")
     return Invalid(f"'{path.name}' cannot be read", why=why)
+
+
+def lacks_memory(said: str) -> bool:
+    """Whether these are the words of something that got no memory."""
+    return any(words in said for words in _NO_MEMORY)

@@ -7,12 +7,18 @@ from pathlib import Path
 from types import MappingProxyType
 
 from serve.core.errors import Invalid
-from serve.core.versions import CONVERSION, OUTPUTS, PLANS, PREPROCESSING, VersionFile
+from serve.core.versions import (
+    CONVERSION,
+    OUTPUTS,
+    PLANS,
+    PREPROCESSING,
+    VersionFile,
+    unverified_in,
+)
 from serve.model_files.reader import read_model
 from serve.triton.config import Configuration, parse
 from serve.triton.layout import ModelFolder
 from serve.triton.lint import LintSubject
-from serve.workbench.conversion.report import unverified_in
 
 _NO_MODELS: Mapping[str, Configuration] = MappingProxyType({})
 _MOST_FILES = 10_000

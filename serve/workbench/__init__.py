@@ -1,1 +1,5 @@
-"""Workbench."""
+"""The workbench: what people do with models beside serving them, each a feature of its own.
+
+The gateway imports nothing from here. It finds the features by their names: their part of a control
+plane in `serve/app/features.py`, their commands in `serve/cli/features.py`.
+"""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fastapi.routing import APIRoute
+from workbench_web import all_web
 
 from browser.scene import EARLIER, HELD_OUT, HOSTILE, HOSTILE_DATA, REPORT, Stage
 from serve.admin.web import site
@@ -100,7 +101,7 @@ def routes() -> set[str]:
     """The GET routes of the site."""
     return {
         route.path
-        for router in site.routers()
+        for router in site.routers(all_web())
         for route in router.routes
         if isinstance(route, APIRoute) and "GET" in route.methods
     }

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import harness
 import pushing
-from load.records import report_of, run_of
+from workbench.loadtest.records import report_of, run_of
 
 ATTACK = "\"'><script>hurt=1</script><img src=x onerror=hurt=1><svg onload=hurt=1>{{7*7}}"
 LINK = "javascript:hurt=1"

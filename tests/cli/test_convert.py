@@ -10,10 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli.commands import Done, servegate
-from conversion.model_files import classifier, save, times, value
 from onnx import TensorProto, helper, numpy_helper
+from workbench.conversion.model_files import classifier, save, times, value
 
-from serve.cli.convert_options import limits_of, make_request, share_of, tolerances_of
+from serve.workbench.conversion.cli.arguments import (
+    limits_of,
+    make_request,
+    share_of,
+    tolerances_of,
+)
 from serve.workbench.conversion.cli.conversion import blocks
 from serve.workbench.conversion.report import OutputError
 from serve.workbench.conversion.request import ConversionRequest

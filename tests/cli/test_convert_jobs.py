@@ -13,9 +13,11 @@ import uvicorn
 from admin.api.uploads_scene import UploadsScene
 from builders import until
 from cli.commands import Done, servegate
-from control.conversions.converting import HANGS, Jobbing
+from workbench.conversion.queue.converting import HANGS, Jobbing
 
 from serve.admin.api.application import create
+from serve.workbench.conversion import feature as conversion
+from serve.workbench.conversion.queue.conversions import Conversions
 from serve.workbench.conversion.queue.job import Job, JobState
 
 T = TypeVar("T")
@@ -32,7 +34,8 @@ class Gateway:
             models=self.one.scene.plane.models,
             storage=self.one.scene.storage,
             uploads=self.one.scene.uploads,
-            conversions=self.one.conversions,
+            services={Conversions: self.one.conversions},
+            features=(conversion.web(),),
         )
         app = create(control, hosts=["127.0.0.1"])
         config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)

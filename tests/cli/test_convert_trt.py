@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cli.commands import Done, servegate
-from conversion.plans.kit_scene import DEVICE, doubling, put_tools, write_entry
+from workbench.conversion.plans.kit_scene import DEVICE, doubling, put_tools, write_entry
 
 from serve.core.flavours import VersionFlavours
 from serve.workbench.conversion.plans import onsite

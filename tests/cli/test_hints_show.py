@@ -7,7 +7,7 @@ from typing import Any
 from admin.api.admin_scene import application, plane, send
 from cli.commands import servegate
 from control.live.advised import model, told
-from load.fake_sides import side
+from workbench.loadtest.fake_sides import side
 
 from serve.capacity.scaling.demand import borne, enough
 from serve.capacity.scaling.policy import HELD

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from cli.commands import Done, servegate
 from cli.http_servers import Request, answering
-from load.records import report_of, run_of
+from workbench.loadtest.records import report_of, run_of
 
 from serve.workbench.loadtest.reports.folder import keep
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from cli.commands import servegate
-from load.fake_sides import replica_page, side
+from workbench.loadtest.fake_sides import replica_page, side
 
 
 def page(**more: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 import typer
+from workbench_web import all_web
 
 from serve.admin.api.application import create
 from serve.app import tls
@@ -95,7 +96,8 @@ def _json(value: Any) -> str:
 
 
 def _api() -> str:
-    document = create(typing.cast(Any, types.SimpleNamespace(leads=None)), hosts=()).openapi()
+    control = types.SimpleNamespace(leads=None, features=all_web())
+    document = create(typing.cast(Any, control), hosts=()).openapi()
     schemas = document["components"]["schemas"]
 
     def plain(value: Any, inside: tuple[str, ...] = (), *, is_names: bool = False) -> Any:

@@ -39,6 +39,7 @@ from serve.admin.api import (
 )
 from serve.admin.api.bounds import Bounded
 from serve.admin.api.context import AdminContext, caller, publishing
+from serve.admin.api.features import FeatureWeb
 from serve.admin.api.origin import SameOrigin
 from serve.admin.api.standby import Standby
 from serve.core.errors import (
@@ -50,14 +51,12 @@ from serve.core.errors import (
     WrongOffset,
 )
 from serve.wire.status import http_status
-from serve.workbench.conversion import api as conversions
-from serve.workbench.evaluation.api import datasets, evaluations
-from serve.workbench.loadtest import api as load_reports
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
     422: {"model": schemas.ErrorBody, "description": "The request is not valid."}
 }
 _GUARDED = [Depends(caller)]
+_PUBLISHING = [*_GUARDED, Depends(publishing)]
 Refusal = Callable[[Request, ServegateError], Response | None]
 
 
@@ -96,7 +95,8 @@ def create(
     app.add_exception_handler(ServegateError, _explain)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _nowhere)
-    app.router.routes.extend(_api())
+    app.router.routes.extend(_gateway_api())
+    app.router.routes.extend(_features_api(control.features))
     for router in (management.router, snapshot.internal, *beside):  # with the workers' secret
         app.router.routes.extend(router.routes)
 
@@ -116,19 +116,28 @@ def create(
 
 
 @cache
-def _api() -> tuple[BaseRoute, ...]:
+def _gateway_api() -> tuple[BaseRoute, ...]:
     """What needs a key. Made once in a process: FastAPI takes a millisecond for each route."""
     api = APIRouter()
     for module in (
         *(models, routes, replicas, discovery, keys, history, versions, configurations, snapshot),
-        *(skew, load_reports, live, tries, contracts, metadata),
-        *(datasets, evaluations, batching, serving_configurations, benches),
+        *(skew, live, tries, contracts, metadata),
+        *(batching, serving_configurations, benches),
         *(pools, hints),
     ):
         api.include_router(module.router, dependencies=_GUARDED, responses=_REFUSED)
-    for module in (uploads, conversions):
-        both = [*_GUARDED, Depends(publishing)]
-        api.include_router(module.router, dependencies=both, responses=_REFUSED)
+    api.include_router(uploads.router, dependencies=_PUBLISHING, responses=_REFUSED)
+    return tuple(api.routes)
+
+
+def _features_api(features: Sequence[FeatureWeb]) -> tuple[BaseRoute, ...]:
+    """What the features of the workbench add to it."""
+    api = APIRouter()
+    for feature in features:
+        for router in feature.api:
+            api.include_router(router, dependencies=_GUARDED, responses=_REFUSED)
+        for router in feature.publishing:
+            api.include_router(router, dependencies=_PUBLISHING, responses=_REFUSED)
     return tuple(api.routes)
 
 

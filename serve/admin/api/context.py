@@ -1,13 +1,14 @@
 """What the routers share: the parts of the control plane, who asks, and who may."""
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from fastapi import Depends, Header, Request
 
+from serve.admin.api.features import FeatureWeb, ReusableRows
 from serve.admin.api.sessions import COOKIE, is_valid
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.batching.benches import Benches
@@ -32,10 +33,8 @@ from serve.core.commands import GRPC, HTTP, METRICS
 from serve.core.errors import NotFound, NotServed
 from serve.core.replicas import Replica
 from serve.triton.metrics import ReplicaScrape
-from serve.workbench.conversion.queue.conversions import Conversions
-from serve.workbench.evaluation.datasets import Datasets
-from serve.workbench.evaluation.evaluations import Evaluations
-from serve.workbench.loadtest.stored_reports import LoadReports
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,7 @@ class AdminContext:
     `wall` is seconds of the epoch. `publishes` says whether there is a way to bring versions to the
     Tritons, `leads` whether this process may decide anything. `identity` is the gateway's random
     id, empty until this process has led. `data_urls`: the gateway's HTTP, gRPC and metrics ports.
+    `features` are those of the workbench, and `services` what their routers work on, by class.
     """
 
     models: Models
@@ -57,12 +57,8 @@ class AdminContext:
     uploads: Uploads
     publications: Publications
     retention: Retention
-    conversions: Conversions
     history: History
-    load_reports: LoadReports
     tries: TryDesk
-    datasets: Datasets
-    evaluations: Evaluations
     benches: Benches
     configuring: Configuring
     overviews: Overviews
@@ -80,6 +76,25 @@ class AdminContext:
     data_urls: tuple[str, str, str] = (HTTP, GRPC, METRICS)
     board: HintBoard = field(default_factory=HintBoard)
     discovering: Discovering | None = None
+    services: Mapping[type, Any] = field(default_factory=dict)
+    features: tuple[FeatureWeb, ...] = ()
+
+    def service(self, kind: type[T]) -> T:
+        """A service of a feature, by its class; its routers are there only with it."""
+        found: T = self.services[kind]
+        return found
+
+    @property
+    def rows(self) -> ReusableRows:
+        """The rows of datasets; `NotServed` where no feature has datasets."""
+        for feature in self.features:
+            if feature.rows is not None:
+                return feature.rows
+        raise NotServed(
+            "this gateway has no datasets",
+            why="the workbench is not installed",
+            try_this="install the complete servegate package",
+        )
 
 
 def control_of(request: Request) -> AdminContext:

@@ -245,7 +245,7 @@ async def add_row(
 ) -> Response:
     """Adds the input of the try as a row."""
     data, name = await control.tries.row(identity)
-    await control.datasets.add_row(body.dataset, data, name, body.label, who.author)
+    await control.rows.add(body.dataset, data, name, body.label, who.author)
     return Response(status_code=204)
 
 

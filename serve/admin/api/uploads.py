@@ -18,10 +18,10 @@ from serve.admin.api import schemas
 from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.control.publication.publications import PublicationRequest
 from serve.control.publication.records import IN_PROGRESS
+from serve.control.stored_conversions import users_of
 from serve.control.uploads.upload import Upload, UploadKind
 from serve.core.errors import InUse, Invalid
 from serve.core.versions import VersionFile
-from serve.workbench.conversion.queue.job import users_of
 
 MEDIA_TYPE = "application/offset+octet-stream"
 _OFFSET, _LENGTH = "upload-offset", "upload-length"

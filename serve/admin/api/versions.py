@@ -1,24 +1,20 @@
 """Published versions over the admin API: shown, fetched, tagged, retired, restored, collected."""
 
-import asyncio
-import json
 from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from serve.admin.api import schemas
 from serve.admin.api.context import AdminContext, ByWhom, InControl
-from serve.admin.api.pages import PAGE_HEADERS
 from serve.control.versions import PublishedVersion
-from serve.core.errors import Invalid, NotFound
-from serve.core.versions import CONVERSION, VersionFile, VersionState
+from serve.core.errors import NotFound
+from serve.core.versions import VersionFile, VersionState
 
 router = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBody}})
 _PATH = "/api/models/{model}/versions/{number}"
-_LARGEST_REPORT = 16 << 20  # bytes
 _IN_USE: dict[int | str, dict[str, Any]] = {
     409: {"model": schemas.ErrorBody, "description": "The version is in use."}
 }
@@ -152,24 +148,6 @@ async def fetch_file(model: str, number: int, path: str, control: InControl) -> 
     return StreamingResponse(pieces, headers=headers, media_type="application/octet-stream")
 
 
-@router.get(
-    _PATH + "/conversion/report.html",
-    summary="Show the conversion report of a version",
-    response_class=HTMLResponse,
-)
-async def read_conversion(model: str, number: int, control: InControl) -> HTMLResponse:
-    """Returns the report as one HTML page without scripts."""
-    control.publications.get(model, number)
-    manifest = await control.storage.manifest(model, number)
-    file = next((file for file in manifest.files if file.path == CONVERSION), None)
-    if file is None or not await control.storage.has(file.sha256, file.size):
-        raise NotFound(f"version {number} of model '{model}' has no conversion report")
-    if file.size > _LARGEST_REPORT:
-        raise Invalid("the conversion report is too large to show")
-    text = b"".join([piece async for piece in control.storage.stream(file.sha256)])
-    return HTMLResponse(await asyncio.to_thread(_drawn, text), headers=PAGE_HEADERS)
-
-
 @router.patch(_PATH, summary="Change a version's tags, pending labels or keep flag")
 async def patch_version(
     model: str,
@@ -229,16 +207,6 @@ async def collect_garbage(body: GarbageBody, control: InControl, who: ByWhom) ->
     items = [GarbageItem(kind=g.kind, name=g.name, size=g.size, why=g.why) for g in found]
     freed = sum(item.size for item in items if item.kind == "blob")
     return GarbageView(dry_run=body.dry_run, bytes=freed, items=items)
-
-
-def _drawn(text: bytes) -> str:
-    from serve.workbench.conversion.report import ConversionReport
-    from serve.workbench.conversion.report_page import render_html
-
-    try:
-        return render_html(ConversionReport.from_json(json.loads(text)))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Invalid("the conversion report cannot be read", why=repr(error)) from error
 
 
 async def _view(

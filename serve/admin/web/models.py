@@ -1,11 +1,11 @@
 """Models: the fleet and everything it serves, and one model with all that is known of it.
 
-What was done with a model lately: tries and evaluations, where this gateway keeps them.
+What was done with a model lately: tries, and what the features of the workbench did.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Response
 
@@ -21,8 +21,6 @@ from serve.admin.web.preprocessing_text import in_words
 from serve.admin.web.shares import shares
 from serve.control.tries.records import TryLine
 from serve.core.errors import PreconditionFailed
-from serve.workbench.evaluation.api.evaluations import list_evaluations
-from serve.workbench.evaluation.api.views import EvaluationLine
 
 # --- what was done with a model lately ------------------------------------------------------------
 
@@ -35,13 +33,17 @@ class Recent:
     """The newest first."""
 
     tries: Sequence[TryLine] = ()
-    evaluations: Sequence[EvaluationLine] = ()
+    others: Sequence[tuple[str, Sequence[Any]]] = ()  # template and lines of each feature
 
 
 async def recent(control: AdminContext, model: str) -> Recent:
     """Of one model."""
-    lines = [one for one in await list_evaluations(control) if one.model == model]
-    return Recent(await list_tries(control, model, _MOST), lines[:_MOST])
+    others = [
+        (each.template, (await each.of(model))[:_MOST])
+        for feature in control.features
+        for each in feature.recent
+    ]
+    return Recent(await list_tries(control, model, _MOST), others)
 
 
 # --- models ---------------------------------------------------------------------------------------

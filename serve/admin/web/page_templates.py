@@ -5,7 +5,7 @@ a label or a picture is a text like any other.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -13,13 +13,14 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from starlette.datastructures import URL
 
 from serve import __version__
 from serve.admin.api.context import AdminContext, ByWhom, InControl, caller
+from serve.admin.api.features import MenuEntry
 from serve.admin.web import static_files
 from serve.core.access import ApiKey
 from serve.core.commands import addressed
@@ -37,6 +38,13 @@ HEADERS = {
     "cache-control": "no-store",
 }
 _CALLS = ("servegate load ", "servegate infer ")  # commands that call the data ports
+_MENU = (
+    MenuEntry("/", "Models", "", ("/models/", "/traffic/")),
+    MenuEntry("/try", "Try", "/", ("/runs",)),
+    MenuEntry("/live", "Live", "/try"),
+    MenuEntry("/upload", "Upload", "/live"),
+    MenuEntry("/reference", "API", "/upload"),
+)
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -58,6 +66,25 @@ class Visit:
     def is_fragment(self) -> bool:
         """Whether htmx asks for a part of a page."""
         return self.request.headers.get("hx-request") == "true"
+
+    @property
+    def menu(self) -> Sequence[MenuEntry]:
+        """The pages of the menu, in order."""
+        entries = list(_MENU)
+        for one in (each for feature in self.control.features for each in feature.menu):
+            paths = [each.path for each in entries]
+            entries.insert(paths.index(one.after) + 1, one)
+        return entries
+
+    def is_in(self, entry: MenuEntry) -> bool:
+        """Whether the visitor is on this page, or on one below it."""
+        here = self.request.url.path
+        below = entry.also if entry.path == "/" else (f"{entry.path}/", *entry.also)
+        return here == entry.path or here.startswith(below)
+
+    def has(self, feature: str) -> bool:
+        """Whether this feature of the workbench is there."""
+        return any(one.name == feature for one in self.control.features)
 
     @property
     def needs_key(self) -> bool:
@@ -97,11 +124,20 @@ def go(path: str, visit: Visit | None = None) -> Response:
     return Response(status_code=303, headers={**HEADERS, "location": path})
 
 
+def add_templates(packages: Iterable[str]) -> None:
+    """Find templates in the folder `templates` of these packages, too."""
+    loader = environment().loader
+    assert isinstance(loader, ChoiceLoader)
+    known = [each for each in loader.loaders if isinstance(each, PackageLoader)]
+    names = {each.package_name for each in known}
+    loader.loaders = [*known, *(PackageLoader(one) for one in packages if one not in names)]
+
+
 @cache
 def environment() -> Environment:
     """Where templates come from, and what they may use."""
     made = Environment(
-        loader=PackageLoader("serve.admin.web"),
+        loader=ChoiceLoader([PackageLoader("serve.admin.web")]),
         autoescape=True,
         finalize=_shown,
         undefined=StrictUndefined,

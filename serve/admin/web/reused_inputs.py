@@ -1,78 +1,47 @@
 """Input that is there already: of an earlier try, or of a row of a dataset."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from starlette.datastructures import FormData
 
 from serve.admin.api.context import AdminContext
+from serve.admin.api.features import ReusedInput
 from serve.admin.web.page_templates import segment
 from serve.control.tries.desk import Takes
 from serve.control.tries.messages import archive, unpack
 from serve.control.tries.requests import Offered
 from serve.core.errors import Invalid, NotFound
 from serve.tensors.input_forms import RAW
-from serve.workbench.evaluation.results import OutputKind
-from serve.workbench.evaluation.sides import EvaluatedSide
 
 _RAW = frozenset(form.value for form in RAW)
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """How a page tells of it. `fields` are sent with the form; `picture` is a path, or empty."""
-
-    text: str
-    link: str
-    link_text: str
-    picture: str
-    fields: Mapping[str, str]
-
-
 async def again_of(
     control: AdminContext, run: str, dataset: str, row: str, revision: str
-) -> Again | None:
+) -> ReusedInput | None:
     """What a link to the page names; None where it names nothing. `NotFound`."""
     if run:
         one = await control.tries.shelf.get(run)
         named = next((line.name for line in one.inputs if line.preview), None)
         path = f"/api/tries/{segment(run)}/inputs/{segment(named)}.png" if named else ""
-        return Again("Input of an earlier run.", f"/runs/{run}", "View the run", path, {"run": run})
+        return ReusedInput(
+            "Input of an earlier run.", f"/runs/{run}", "View the run", path, {"run": run}
+        )
     if not dataset:
         return None
-    number = _number(row)
-    view = await control.datasets.view(dataset, _number(revision) or None)
-    label = view.row(number).label
-    path = f"/api/datasets/{segment(dataset)}/rows/{number}/image.png?revision={revision}"
-    return Again(
-        f"Row {number} of dataset {dataset}, label “{label}”.",
-        f"/datasets/{segment(dataset)}?from={number}",
-        "View the dataset",
-        path if view.dataset.has_pictures else "",
-        {"dataset": dataset, "row": row, "revision": revision},
-    )
+    return await control.rows.row(dataset, _number(row), _number(revision) or None)
 
 
 async def offered_again(
     control: AdminContext, form: FormData, takes: Takes, model: str
 ) -> dict[str, Offered]:
-    """The input that a form names by the fields of `Again`."""
+    """The input that a form names by the fields of `ReusedInput`."""
     if run := str(form.get("run", "")):
         return await _of_run(control, run)
     dataset, number = str(form.get("dataset", "")), _number(str(form.get("row", "")))
-    view = await control.datasets.view(dataset, _number(str(form.get("revision", ""))) or None)
-    cells = await asyncio.to_thread(view.cells, number)
-    called = f"row {number} of {dataset}"
-    first = next(iter(cells.values()))
-    if len(cells) == 1 and first.form in RAW:  # each side makes its own tensor of it
-        return {"": Offered(first.form.value, first.data, called)}
-    inputs = takes.metadata.inputs
-    output = next(iter(takes.metadata.outputs.values()))
-    side = EvaluatedSide(model, 0, inputs, output, OutputKind.CLASSES, takes.preprocessing, ())
-    made = await asyncio.to_thread(side.tensors, cells, view.vector(number))
-    return {"": Offered("npz", await asyncio.to_thread(archive, made.tensors), called)}
+    revision = _number(str(form.get("revision", ""))) or None
+    return await control.rows.offered(dataset, number, revision, takes, model)
 
 
 def link_to_row(model: str, a: str, b: str, dataset: str, row: int, revision: int) -> str:

@@ -99,7 +99,8 @@ async def remove(identity: str, visit: Visiting) -> Response:
 
 async def result_values(visit: Visit, one: Try) -> dict[str, Any]:
     """What the fragment of a result needs."""
-    known = [each.name for each in await visit.control.datasets.all()]
+    has_datasets = any(one.rows for one in visit.control.features)
+    known = await visit.control.rows.names() if has_datasets else None
     return {
         "run": one,
         "sides": sides_of(one),

@@ -1,10 +1,12 @@
 """The site: the routers of all pages, and how errors look there."""
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import Scope
 
+from serve.admin.api.features import FeatureWeb
 from serve.admin.web import (
     batching,
     live,
@@ -18,23 +20,22 @@ from serve.admin.web import (
     uploads,
     versions,
 )
-from serve.admin.web.page_templates import HEADERS, go, page
+from serve.admin.web.page_templates import HEADERS, add_templates, go, page
 from serve.core.errors import ServegateError, Unauthenticated
 from serve.wire.status import http_status
-from serve.workbench.evaluation.web import datasets, evaluations
-from serve.workbench.loadtest import web
 
 _NOT_PAGES = ("/api/", "/internal/", "/static/", "/openapi.json", "/livez", "/readyz", "/metrics")
 
 
-def routers() -> tuple[APIRouter, ...]:
+def routers(features: Sequence[FeatureWeb] = ()) -> tuple[APIRouter, ...]:
     """Of every page."""
     static_files.files()
+    add_templates(one.templates for one in features if one.templates)
     return (
         *(login.router, models.router, versions.router, batching.router, traffic.router),
-        *(uploads.router, web.router, reference.router),
-        *(try_page.router, runs.router, evaluations.router, datasets.router),
+        *(uploads.router, reference.router, try_page.router, runs.router),
         *(live.router, static_files.router),
+        *(router for feature in features for router in feature.pages),
     )
 
 

@@ -16,9 +16,10 @@ from starlette.exceptions import HTTPException
 
 from serve.admin.api import models as api
 from serve.admin.api.bounds import LARGEST_TRY
+from serve.admin.api.features import ReusedInput
 from serve.admin.web.input_fields import ALL, TITLES, InputField, fields_of, given_of, together
 from serve.admin.web.page_templates import Visit, Visiting, go, page, segment
-from serve.admin.web.reused_inputs import Again, again_of, offered_again
+from serve.admin.web.reused_inputs import again_of, offered_again
 from serve.admin.web.runs import result_values
 from serve.admin.web.selectors import ready_of, selectors_of, usual_sides
 from serve.control.tries.desk import Takes
@@ -142,7 +143,7 @@ async def run(model: str, visit: Visiting) -> Response:
 
 
 async def _fields(
-    visit: Visit, model: str, sides: tuple[str, str | None], again: Again | None
+    visit: Visit, model: str, sides: tuple[str, str | None], again: ReusedInput | None
 ) -> dict[str, Any]:
     """What the templates of the form need: what A takes, and the examples of both."""
     takes = await visit.control.tries.takes(model, sides[0])

@@ -3,8 +3,8 @@
 import typer
 
 from serve.cli.batching import lint, set, show
+from serve.cli.features import add_command
 from serve.cli.panels import Grouped
-from serve.workbench.tuning.cli import tune
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,4 +15,4 @@ app = typer.Typer(
 app.command("show")(show.show)
 app.command("lint", cls=Grouped)(lint.lint)
 app.command("set", cls=Grouped)(set.set_configuration)
-app.command("tune", cls=Grouped)(tune.tune)
+add_command(app, "tuning.cli.tune", "tune", under="batching")

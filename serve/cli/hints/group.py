@@ -2,9 +2,9 @@
 
 import typer
 
+from serve.cli.features import add_command
 from serve.cli.hints import explain, set, show, watch
 from serve.cli.panels import Grouped
-from serve.workbench.simulator.cli import simulate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,4 +16,4 @@ app.command("show")(show.show)
 app.command("watch")(watch.watch)
 app.command("explain")(explain.explain)
 app.command("set", cls=Grouped)(set.set_pool)
-app.command("simulate", cls=Grouped)(simulate.simulate)
+add_command(app, "simulator.cli.simulate", "simulate", under="hints")

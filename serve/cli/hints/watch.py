@@ -34,7 +34,7 @@ def watch(
     from serve.cli.endings import report_end
     from serve.cli.hints.long_polls import HintPoller
     from serve.cli.talk import talk
-    from serve.workbench.loadtest.arrivals import parse_seconds
+    from serve.core.texts import parse_seconds
 
     talking = talk(json=json)
     with report_end(talking, lambda: "stopped watching"):

@@ -11,9 +11,8 @@ from typing import Any
 
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.core.errors import Invalid
-from serve.core.versions import CONVERSION, FLAVOURS, PLANS, Layout, VersionFile
+from serve.core.versions import CONVERSION, FLAVOURS, PLANS, Layout, VersionFile, unverified_in
 from serve.tensors.contracts import MOST_BYTES, Contract
-from serve.workbench.conversion.report import unverified_in
 
 SMALL = 1 << 20  # bytes; configurations, labels and documents beyond this are not what they say
 

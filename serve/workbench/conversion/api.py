@@ -1,5 +1,7 @@
 """Conversions over the admin API: jobs that make a version of a source that was uploaded."""
 
+import asyncio
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,13 +14,21 @@ from serve.admin.api import schemas
 from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.admin.api.long_polls import unless_left
 from serve.admin.api.pages import PAGE_HEADERS
+from serve.core.errors import Invalid, NotFound
+from serve.core.versions import CONVERSION
+from serve.workbench.conversion.queue.conversions import Conversions
 from serve.workbench.conversion.queue.job import ConversionOrder, Job, JobState
+from serve.workbench.conversion.report import ConversionReport
+from serve.workbench.conversion.report_page import render_html
 from serve.workbench.conversion.request import ConversionRequest as Wanted
 from serve.workbench.conversion.request import Precision
 
 LONGEST_POLL = 25.0  # seconds
 _PATH = "/api/conversions/{id}"
+_VERSION = "/api/models/{model}/versions/{number}"
+_LARGEST_REPORT = 16 << 20  # bytes
 
+reports = APIRouter(tags=["versions"], responses={404: {"model": schemas.ErrorBody}})
 router = APIRouter(tags=["conversions"], responses={404: {"model": schemas.ErrorBody}})
 Id = Annotated[str, Path(max_length=100)]
 Word = Annotated[str, Field(max_length=200)]
@@ -157,20 +167,20 @@ async def begin_conversion(
         body.live,
         body.again,
     )
-    job = await control.conversions.begin(asked, who)
+    job = await control.service(Conversions).begin(asked, who)
     return ConversionBegun(id=job.id, state=job.state)
 
 
 @router.get("/api/conversions", summary="List conversions")
 async def list_conversions(control: InControl) -> list[ConversionLine]:
     """Returns all jobs that are kept, the newest first."""
-    return [_line(control, job) for job in reversed(control.conversions.jobs.all())]
+    return [_line(control, job) for job in reversed(control.service(Conversions).jobs.all())]
 
 
 @router.get(_PATH, summary="Show one conversion")
 async def show_conversion(id: Id, control: InControl) -> ConversionView:
     """Returns its progress, its events, and the reason if it failed."""
-    return await _view(control, control.conversions.jobs.get(id))
+    return await _view(control, control.service(Conversions).jobs.get(id))
 
 
 @router.get(
@@ -189,7 +199,7 @@ async def poll_events(
     ] = LONGEST_POLL,
 ) -> Response:
     """Returns as soon as there are new events, and immediately if the job has ended."""
-    jobs = control.conversions.jobs
+    jobs = control.service(Conversions).jobs
     found = await unless_left(request, jobs.news(id, after, wait))
     if found is None:
         return Response(status_code=204)
@@ -206,7 +216,7 @@ async def poll_events(
 @router.get(_PATH + "/report", summary="Get the report of a conversion as JSON")
 async def fetch_report(id: Id, control: InControl) -> dict[str, Any]:
     """Returns `conversion.json` with all measurements, also if the gate refused the model."""
-    return dict(await control.conversions.jobs.report(id))
+    return dict(await control.service(Conversions).jobs.report(id))
 
 
 @router.get(
@@ -216,7 +226,7 @@ async def fetch_report(id: Id, control: InControl) -> dict[str, Any]:
 )
 async def read_report(id: Id, control: InControl) -> HTMLResponse:
     """Returns the report as one HTML page without scripts."""
-    return HTMLResponse(await control.conversions.page(id), headers=PAGE_HEADERS)
+    return HTMLResponse(await control.service(Conversions).page(id), headers=PAGE_HEADERS)
 
 
 @router.post(
@@ -226,7 +236,7 @@ async def read_report(id: Id, control: InControl) -> HTMLResponse:
 )
 async def cancel_conversion(id: Id, control: InControl, who: ByWhom) -> ConversionView:
     """Stops the process and removes its files. The job can be retried."""
-    return await _view(control, await control.conversions.cancel(id, who))
+    return await _view(control, await control.service(Conversions).cancel(id, who))
 
 
 @router.post(
@@ -237,13 +247,13 @@ async def cancel_conversion(id: Id, control: InControl, who: ByWhom) -> Conversi
 )
 async def retry_conversion(id: Id, control: InControl, who: ByWhom) -> ConversionView:
     """Queues the same job again, if its upload still exists."""
-    return await _view(control, await control.conversions.retry(id, who))
+    return await _view(control, await control.service(Conversions).retry(id, who))
 
 
 async def _view(control: AdminContext, job: Job) -> ConversionView:
     body = job.to_body()
     request = {name: value for name, value in body["request"].items() if name != "source"}
-    events = await control.conversions.jobs.events(job.id)
+    events = await control.service(Conversions).jobs.events(job.id)
     return ConversionView(
         **_fields(control, job),
         request=request,
@@ -278,8 +288,33 @@ def _fields(control: AdminContext, job: Job) -> Mapping[str, Any]:
 def _stage(control: AdminContext, job: Job) -> str:
     """What it does now; empty unless it runs."""
     is_running = job.state is JobState.RUNNING
-    return control.conversions.jobs.progress(job.id).stage if is_running else ""
+    return control.service(Conversions).jobs.progress(job.id).stage if is_running else ""
 
 
 def _time(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
+
+
+@reports.get(
+    _VERSION + "/conversion/report.html",
+    summary="Show the conversion report of a version",
+    response_class=HTMLResponse,
+)
+async def read_conversion(model: str, number: int, control: InControl) -> HTMLResponse:
+    """Returns the report as one HTML page without scripts."""
+    control.publications.get(model, number)
+    manifest = await control.storage.manifest(model, number)
+    file = next((file for file in manifest.files if file.path == CONVERSION), None)
+    if file is None or not await control.storage.has(file.sha256, file.size):
+        raise NotFound(f"version {number} of model '{model}' has no conversion report")
+    if file.size > _LARGEST_REPORT:
+        raise Invalid("the conversion report is too large to show")
+    text = b"".join([piece async for piece in control.storage.stream(file.sha256)])
+    return HTMLResponse(await asyncio.to_thread(_drawn, text), headers=PAGE_HEADERS)
+
+
+def _drawn(text: bytes) -> str:
+    try:
+        return render_html(ConversionReport.from_json(json.loads(text)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Invalid("the conversion report cannot be read", why=repr(error)) from error

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from serve.core.errors import ConversionFailed
+from serve.model_files.reader import lacks_memory
 from serve.processes import Child, Exit, Family, Program, spawn
 from serve.workbench.conversion.events import (
     STAGES,
@@ -29,7 +30,7 @@ from serve.workbench.conversion.events import (
     failure_of,
     visible,
 )
-from serve.workbench.conversion.faults import FAULTS, failed, lacks_memory
+from serve.workbench.conversion.faults import FAULTS, failed
 from serve.workbench.conversion.limits import ConversionLimits
 
 _PAUSE = 0.05  # seconds between two looks at the memory

@@ -10,12 +10,6 @@ from types import MappingProxyType
 
 from serve.core.errors import ConversionFailed, GateRefused
 
-_NO_MEMORY = (  # of Python, of C++, of the loader, of the kernel, and of the libraries
-    *("MemoryError", "bad_alloc", "std::length_error", "failed to map segment"),
-    *("Cannot allocate memory", "Failed to allocate memory", "OOM when allocating"),
-    "ResourceExhausted",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ConversionFault:
@@ -268,8 +262,3 @@ def failed(
     return kind(
         row.code, row.what, why=why, try_this=hint or row.hint, operator=operator, node=node
     )
-
-
-def lacks_memory(said: str) -> bool:
-    """Whether these are the words of something that got no memory."""
-    return any(words in said for words in _NO_MEMORY)

@@ -1,17 +1,13 @@
-"""The parts of a control plane that convert what is uploaded, put together."""
+"""Conversions of uploaded sources as a feature of a control plane."""
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+from serve.admin.api.features import FeatureWeb
+from serve.app.features import Feature, Plane
 from serve.app.paths import CONVERSIONS_FOLDER
-from serve.app.publication import Publishing
-from serve.control.artifacts.storage import ArtifactStorage
-from serve.control.decisions import Decisions
-from serve.control.storage.store import Store
-from serve.settings import Settings
 from serve.workbench.conversion.entry import write_entry
 from serve.workbench.conversion.events import OnEvent
 from serve.workbench.conversion.queue.conversions import Conversions
@@ -47,21 +43,14 @@ class ChildConverter:
         return render_html(report)
 
 
-def conversions_of(
-    settings: Settings,
-    publishing: Publishing,
-    storage: ArtifactStorage,
-    *,
-    store: Store,
-    decisions: Callable[[], Decisions],
-    reload: Callable[[], Awaitable[None]],
-) -> Conversions:
-    """The conversions of one control plane; none are run where the settings say so."""
+def build(plane: Plane) -> Feature:
+    """The conversions of uploaded sources; none are run where the settings say so."""
+    settings, publishing = plane.settings, plane.publishing
     jobs = Jobs(
-        store,
-        storage,
-        decisions=decisions,
-        reload=reload,
+        plane.store,
+        plane.storage,
+        decisions=plane.decisions,
+        reload=plane.reload,
         wall=time.time,
         collecting=publishing.records.collecting,
     )
@@ -71,14 +60,14 @@ def conversions_of(
     workshop = Workshop(
         jobs,
         converter,
-        storage=storage,
+        storage=plane.storage,
         uploads=publishing.uploads,
         versions=publishing.records,
         publications=publishing.publications,
         folder=settings.state_path / CONVERSIONS_FOLDER,
         slots=settings.conversions,
     )
-    return Conversions(
+    conversions = Conversions(
         jobs,
         workshop,
         converter,
@@ -86,3 +75,15 @@ def conversions_of(
         slots=settings.conversions,
         new_id=partial(secrets.token_hex, 6),
     )
+    return Feature(
+        services={Conversions: conversions},
+        web=web,
+        run=conversions.run if settings.publishes else None,
+    )
+
+
+def web() -> FeatureWeb:
+    """The routers."""
+    from serve.workbench.conversion import api
+
+    return FeatureWeb(name="conversion", api=(api.reports,), publishing=(api.router,))

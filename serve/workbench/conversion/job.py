@@ -11,9 +11,10 @@ import traceback
 from pathlib import Path
 
 from serve.core.errors import ConversionFailed, ServegateError
+from serve.model_files.reader import lacks_memory
 from serve.workbench.conversion.child_events import EventTeller
 from serve.workbench.conversion.events import STAGES, failure_facts
-from serve.workbench.conversion.faults import failed, lacks_memory
+from serve.workbench.conversion.faults import failed
 from serve.workbench.conversion.task import ConversionTask
 
 _NEEDED = frozenset({"tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime", "onnxslim", "h5py"})

@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from serve.core.errors import Invalid
+from serve.core.versions import unverified_in
 from serve.workbench.conversion.request import ConversionRequest
 
 FILE, MODEL = "conversion.json", "model.onnx"  # in the folder of a conversion
 FORMAT = 1
-UNVERIFIED = "unverified"  # a fact of a step: what the user has accepted
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -146,14 +146,6 @@ class ConversionReport:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Invalid("this is not a conversion report", why=repr(error)) from error
-
-
-def unverified_in(page: Any) -> str:
-    """The same from a report as JSON, and nothing from what is no report."""
-    steps = page.get("steps", ()) if isinstance(page, Mapping) else ()
-    facts = [step.get("facts") for step in steps if isinstance(step, Mapping)]
-    found = (str(each.get(UNVERIFIED, "")) for each in facts if isinstance(each, Mapping))
-    return next(filter(None, found), "")
 
 
 def _step_page(result: StepResult) -> dict[str, Any]:

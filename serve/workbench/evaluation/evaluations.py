@@ -9,6 +9,7 @@ from serve.control.artifacts.objects import Objects
 from serve.control.gateway import GatewayClient
 from serve.control.models import Models
 from serve.core.errors import Conflict, NotFound, ServegateError, Unavailable, first_of
+from serve.statistics.gates import JudgedGate, judge, parse_gates
 from serve.workbench.evaluation.datasets import Datasets
 from serve.workbench.evaluation.evaluation import (
     WAITING,
@@ -17,7 +18,6 @@ from serve.workbench.evaluation.evaluation import (
     EvaluationState,
 )
 from serve.workbench.evaluation.execution import EvaluationRunner, report_on
-from serve.workbench.evaluation.gates import JudgedGate, judge, parse_gates
 from serve.workbench.evaluation.plan import Planner
 from serve.workbench.evaluation.records import KEPT, Keeping
 from serve.workbench.evaluation.report import measured

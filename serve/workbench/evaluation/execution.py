@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from serve.core.errors import ServegateError
+from serve.statistics.gates import parse_gates
 from serve.workbench.evaluation.evaluation import Evaluation, EvaluationState, spread
-from serve.workbench.evaluation.gates import parse_gates
 from serve.workbench.evaluation.plan import Planner
 from serve.workbench.evaluation.records import Keeping
 from serve.workbench.evaluation.report import finite, report

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from serve.statistics.gates import EvaluationGate, judge
 from serve.workbench.evaluation import statistics
-from serve.workbench.evaluation.gates import EvaluationGate, judge
 from serve.workbench.evaluation.results import OutputKind, RowResult
 from serve.workbench.evaluation.statistics import SideStatistics, VersionComparison
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.workbench.evaluation.intervals import Estimate, Pairs, mcnemar, newcombe, wilson
+from serve.statistics.intervals import Estimate, Pairs, mcnemar, newcombe, wilson
 from serve.workbench.evaluation.results import OutputKind, RowResult, SideOutput
 
 BINS = 15  # of the calibration error, of equal width

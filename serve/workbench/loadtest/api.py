@@ -14,7 +14,7 @@ from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.admin.api.pages import PAGE_HEADERS
 from serve.core.errors import Invalid
 from serve.workbench.loadtest.reports.report import LoadReport
-from serve.workbench.loadtest.stored_reports import LoadReportLine
+from serve.workbench.loadtest.stored_reports import LoadReportLine, LoadReports
 
 _PATH = "/api/load/reports/{name}"
 
@@ -82,19 +82,19 @@ async def keep_report(
 ) -> LoadReportLine:
     """Stores the report unchanged. Its page is drawn for each request."""
     page = await asyncio.to_thread(_checked, body.model_dump())
-    return await control.load_reports.add(page, await request.body(), who.author)
+    return await control.service(LoadReports).add(page, await request.body(), who.author)
 
 
 @router.get("/api/load/reports", summary="List load reports")
 async def list_reports(control: InControl) -> list[LoadReportLine]:
     """Returns the newest first."""
-    return list(await control.load_reports.all())
+    return list(await control.service(LoadReports).all())
 
 
 @router.get(_PATH, summary="Get a load report as JSON", responses=_UNKNOWN)
 async def fetch_report(name: Name, control: InControl) -> Response:
     """Returns `report.json` unchanged."""
-    return Response(await control.load_reports.read(name), media_type="application/json")
+    return Response(await control.service(LoadReports).read(name), media_type="application/json")
 
 
 @router.get(
@@ -105,7 +105,7 @@ async def fetch_report(name: Name, control: InControl) -> Response:
 )
 async def read_report(name: Name, control: InControl) -> HTMLResponse:
     """Returns the report as one HTML page without scripts, drawn from the stored JSON."""
-    data = await control.load_reports.read(name)
+    data = await control.service(LoadReports).read(name)
     return HTMLResponse(await asyncio.to_thread(_drawn, data), headers=PAGE_HEADERS)
 
 
@@ -133,12 +133,12 @@ async def read_comparison(name: Name, other: Name, control: InControl) -> HTMLRe
 @router.delete(_PATH, status_code=204, summary="Delete a load report", responses=_UNKNOWN)
 async def remove_report(name: Name, control: InControl, who: ByWhom) -> Response:
     """Deletes the report for all users."""
-    await control.load_reports.remove(name)
+    await control.service(LoadReports).remove(name)
     return Response(status_code=204)
 
 
 async def _two(control: AdminContext, name: str, other: str) -> tuple[LoadReport, LoadReport]:
-    before, after = [await control.load_reports.read(one) for one in (name, other)]
+    before, after = [await control.service(LoadReports).read(one) for one in (name, other)]
     return await asyncio.to_thread(lambda: (_read(before), _read(after)))
 
 

@@ -31,6 +31,7 @@ from typing import Protocol
 import numpy as np
 
 from serve.core.errors import Invalid
+from serve.core.texts import parse_seconds
 from serve.tensors.datatypes import Array
 from serve.workbench.loadtest.plan import Arrivals, RateShape, Spacing
 from serve.workbench.loadtest.traces import read_trace
@@ -198,18 +199,6 @@ def _values(spacing: Spacing, seed: int) -> Iterator[Array]:
             values = reached + np.cumsum(random.standard_exponential(_CHUNK))
             reached = float(values[-1])
             yield values
-
-
-def parse_seconds(text: str) -> float:
-    """'500ms', '60s', '5m', '2h', or '90' seconds; 0 and more."""
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+|[0-9]+\.)(ms|s|m|h)?", text.strip())
-    if found is None:
-        raise Invalid(
-            f"{text!r} is not a duration",
-            why="a duration is a number with the unit ms, s, m or h (default: s)",
-            try_this="60s",
-        )
-    return float(found[1]) * {"ms": 0.001, "m": 60.0, "h": 3600.0}.get(found[2], 1.0)
 
 
 def parse_arrivals(text: str, rate: float) -> Arrivals:

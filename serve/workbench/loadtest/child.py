@@ -1,4 +1,4 @@
-"""The child process of a load test: `python -m serve.workbench.loadtest.child`, with the plan on its stdin.
+"""The child process of a load test: a plan on its stdin, events on its stdout.
 
 | it is called with          | it is                                                          |
 |----------------------------|----------------------------------------------------------------|

@@ -8,6 +8,7 @@ from serve.admin.web.form_fields import as_asked
 from serve.admin.web.page_templates import Visiting, go, page
 from serve.core.errors import Invalid, NotFound
 from serve.workbench.loadtest import api
+from serve.workbench.loadtest.stored_reports import LoadReports
 
 router = APIRouter(include_in_schema=False)
 Name = Annotated[str, Query(max_length=200)]
@@ -26,7 +27,7 @@ async def compare(visit: Visiting, a: Name = "", b: Name = "") -> Response:
     if not a or not b or a == b:
         raise Invalid("a comparison needs two different load tests", try_this="/loadtests")
     for name in (a, b):
-        await visit.control.load_reports.read(name)
+        await visit.control.service(LoadReports).read(name)
     return page(visit, "loadtests_compared.html", a=a, b=b)
 
 

@@ -23,8 +23,11 @@ from serve.control.reconciliation.keepers import Keepers
 from serve.control.restoration import RestoreCommands
 from serve.core.replicas import Replica
 from serve.triton.metrics import ReplicaScrape
+from serve.workbench.conversion import feature as conversion
+from serve.workbench.evaluation import feature as evaluation
 from serve.workbench.evaluation.datasets import Datasets
 from serve.workbench.evaluation.evaluations import Evaluations
+from serve.workbench.loadtest import feature as loadtest
 from serve.workbench.loadtest.stored_reports import LoadReports
 
 T = TypeVar("T")
@@ -88,11 +91,20 @@ def for_people(folder: Path, one: ControlPlane) -> dict[str, Any]:
         wall=one.wall,
         new_id=lambda: "e1",
     )
+    parts = evaluating(datasets, evaluations)
+    reports = LoadReports(FolderObjects(folder / "storage"), wall=one.wall)
     return {
         "tries": Desk(one, folder).desk,
-        "datasets": datasets,
-        "evaluations": evaluations,
-        "load_reports": LoadReports(FolderObjects(folder / "storage"), wall=one.wall),
+        "services": {**parts["services"], LoadReports: reports},
+        "features": (*parts["features"], loadtest.web(), conversion.web()),
+    }
+
+
+def evaluating(datasets: Datasets, evaluations: Evaluations) -> dict[str, Any]:
+    """The parts that evaluate, and nothing else of the workbench."""
+    return {
+        "services": {Datasets: datasets, Evaluations: evaluations},
+        "features": (evaluation.web(datasets, evaluations),),
     }
 
 
@@ -104,7 +116,7 @@ def application(one: ControlPlane, **parts: Any) -> FastAPI:
 
 def beside_app(*routers: APIRouter) -> FastAPI:
     """The application with routers for our own processes; hardly more is there than the secret."""
-    control: Any = SimpleNamespace(secret=SECRET, leads=lambda: True)
+    control: Any = SimpleNamespace(secret=SECRET, leads=lambda: True, features=())
     return create(control, hosts=["localhost"], beside=routers)
 
 

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 import pytest
 from admin.api.admin_scene import Client, assert_error, play
 from admin.api.uploads_scene import PIECE, UploadsScene
-from control.conversions.converting import GOOD, HANGS, Jobbing
 from control.storage_scene import digest
+from workbench.conversion.queue.converting import GOOD, HANGS, Jobbing
 
 from serve.admin.api.application import create
+from serve.workbench.conversion import feature as conversion
+from serve.workbench.conversion.queue.conversions import Conversions
 
 T = TypeVar("T")
 PATH = "/api/conversions"
@@ -30,7 +32,8 @@ class Api:
             storage=self.one.scene.storage,
             uploads=self.one.scene.uploads,
             publications=self.one.scene.publications,
-            conversions=self.one.conversions,
+            services={Conversions: self.one.conversions},
+            features=(conversion.web(),),
         )
 
     def play(self, scenario: Callable[[Client], Awaitable[T]], **changes: Any) -> T:

@@ -7,7 +7,7 @@ import json
 
 import httpx2
 import pytest
-from admin.api.admin_scene import application, assert_error
+from admin.api.admin_scene import application, assert_error, evaluating
 from evaluating_scene import ROWS, Scene
 from PIL import Image
 
@@ -30,7 +30,7 @@ def play(folder, scenario):
 
     async def run():
         scene = await Scene(folder).begin()
-        parts = {"datasets": scene.datasets, "evaluations": scene.evaluations}
+        parts = evaluating(scene.datasets, scene.evaluations)
         app = application(scene.plane, **parts)
         working = asyncio.create_task(scene.evaluations.run())
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from admin.api.admin_scene import Client, application, plane, play
 from fastapi import FastAPI
-from load.records import report_of, run_of
+from workbench.loadtest.records import report_of, run_of
 
 PATH = "/api/load/reports"
 

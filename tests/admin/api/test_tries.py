@@ -4,7 +4,7 @@ import base64
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from trying_desk import ROW, Desk, metadata
 
 from serve.admin.api.bounds import LARGEST, LARGEST_TRY
+from serve.admin.api.features import FeatureWeb
 
 PATH = "/api/tries"
 
@@ -23,7 +24,7 @@ class Rows:
     def __init__(self) -> None:
         self.added: list[Any] = []
 
-    async def add_row(self, *row: Any) -> None:
+    async def add(self, *row: Any) -> None:
         self.added.append(row)
 
 
@@ -31,7 +32,13 @@ class Rows:
 def made(tmp_path: Path) -> tuple[FastAPI, Desk, Rows]:
     one = plane(tmp_path)
     desk, rows = Desk(one, tmp_path), Rows()
-    return application(one, tries=desk.desk, datasets=rows), desk, rows
+    return (
+        application(
+            one, tries=desk.desk, features=(FeatureWeb(name="rows", rows=cast(Any, rows)),)
+        ),
+        desk,
+        rows,
+    )
 
 
 @pytest.fixture

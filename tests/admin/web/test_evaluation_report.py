@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serve.workbench.evaluation.gates import parse_gates
+from serve.statistics.gates import parse_gates
 from serve.workbench.evaluation.report import report
 from serve.workbench.evaluation.results import OutputKind, RowResult, SideOutput
 from serve.workbench.evaluation.web.report import EvaluationPage, drop_text, report_of

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from load.records import report_of, run_of
+from workbench.loadtest.records import report_of, run_of
 
 from .pages_scene import Pages, words
 

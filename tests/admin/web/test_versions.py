@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from control.publishing import CONFIG, sha256
-from conversion.reports import report
+from workbench.conversion.reports import report
 
 from serve.admin.api.configurations import ConfigurationDiff, LineView
 from serve.admin.web.versions import Gap, folded

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
-from admin.api.admin_scene import application, plane
+from admin.api.admin_scene import application, evaluating, plane
 from evaluating_scene import Scene
 from trying_desk import Desk
 
@@ -28,7 +28,7 @@ def evaluated(folder: Path, scenario: Callable[[httpx2.AsyncClient, Scene], Awai
     async def run() -> T:
         scene = await Scene(folder).begin()
         tries = Desk(scene.plane, folder).desk
-        parts = {"datasets": scene.datasets, "evaluations": scene.evaluations, "tries": tries}
+        parts = evaluating(scene.datasets, scene.evaluations) | {"tries": tries}
         app = application(scene.plane, **parts)
         working = asyncio.create_task(scene.evaluations.run())
         transport = httpx2.ASGITransport(app=with_pages(app), raise_app_exceptions=False)

@@ -20,7 +20,7 @@ def site_over(folder: Path, *, needs_key: Callable[[bool], bool] = lambda guarde
 
 def with_pages(app: FastAPI) -> FastAPI:
     """An admin application, and the pages."""
-    for router in site.routers():
+    for router in site.routers(app.state.control.features):
         app.include_router(router)
     app.state.refusal = site.refusal
     return app

@@ -1,1 +1,1 @@
-"""Cli."""
+"""`servegate convert`, and what `model push --convert` adds to a push."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -139,7 +138,7 @@ def _advised(error: GateRefused, report: "ConversionReport") -> GateRefused:
 
 
 def _steps(report: "ConversionReport") -> None:
-    plain_table(
+    table(
         ("STEP", "VERDICT", "DETAILS"),
         [
             (str(step.step), "passed" if step.passed else f"refused: {step.code}", step.summary)
@@ -167,19 +166,7 @@ def _outputs(report: "ConversionReport") -> None:
     if rows:
         print()
         heads = ("LARGEST ERROR", "ERROR / SCALE", "ERROR / TOLERANCE", "SAME TOP-1", "HISTOGRAM")
-        plain_table(("OUTPUT", *heads), rows)
-
-
-def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table without what steers a terminal, or what the encoding of stdout lacks."""
-    from serve.workbench.conversion.events import visible
-
-    encoding = sys.stdout.encoding or "utf-8"
-
-    def plain(row: Sequence[str]) -> list[str]:
-        return [visible(one).encode(encoding, "backslashreplace").decode(encoding) for one in row]
-
-    table(plain(columns), [plain(row) for row in rows])
+        table(("OUTPUT", *heads), rows)
 
 
 def blocks(error: "OutputError") -> str:

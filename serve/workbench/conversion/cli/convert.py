@@ -9,7 +9,7 @@ from serve.cli import convert_options as options
 from serve.cli.options import AsJson
 from serve.cli.output import say
 from serve.cli.panels import Grouped
-from serve.workbench.conversion.cli import inspect, jobs, trt
+from serve.workbench.conversion.cli import arguments, inspect, jobs, trt
 
 if TYPE_CHECKING:
     from serve.workbench.conversion.report import ConversionReport
@@ -83,7 +83,7 @@ def onnx(
     talking = talk(json=json)
     with report_end(talking, lambda: STOPPED):
         check_model_name(name)
-        request = options.make_request(
+        request = arguments.make_request(
             str(source),
             signature=signature,
             precision=precision,
@@ -98,7 +98,7 @@ def onnx(
             seed=seed,
             accept_unverified=accept_unverified,
         )
-        converting = Converting(talking, options.limits_of(memory, timeout))
+        converting = Converting(talking, arguments.limits_of(memory, timeout))
         report = converting.convert(request, name, out, version=as_version)
         show(talking, report)
         talking.tell("result", ok=True, exit=0, entry=str(out / name), **_told(report))
@@ -140,7 +140,7 @@ def verify(
     with report_end(talking, lambda: STOPPED):
         if not model.is_file():
             raise Invalid(f"the file '{model}' does not exist", try_this="servegate convert onnx")
-        request = options.make_request(
+        request = arguments.make_request(
             str(source),
             signature=signature,
             precision=precision,
@@ -152,7 +152,7 @@ def verify(
             rtol=rtol or (),
             seed=seed,
         )
-        report = Converting(talking, options.limits_of(memory, timeout)).verify(request, model)
+        report = Converting(talking, arguments.limits_of(memory, timeout)).verify(request, model)
         show(talking, report)
         talking.tell("result", ok=True, exit=0, **_told(report))
     if not json:

@@ -50,14 +50,14 @@ def inspect(
 
 
 def _show(found: "Inspection") -> None:
+    from serve.cli.output import table
     from serve.cli.talk import amount
-    from serve.workbench.conversion.cli.conversion import plain_table
 
     facts = {"kind": str(found.kind), "size": amount(found.size), "sha256": found.digest}
     facts |= {"tags": ", ".join(found.tags)} if found.tags else {}
     facts |= {"memory": f"up to about {amount(found.memory)} to convert it"} if found.memory else {}
     facts |= {name: _word(value) for name, value in found.facts.items()}
-    plain_table(("SOURCE", found.name), [(name, text) for name, text in facts.items() if text])
+    table(("SOURCE", found.name), [(name, text) for name, text in facts.items() if text])
     _table(("SIGNATURE", "TENSOR", "NAME", "DATATYPE", "SHAPE"), _tensors(found))
     _table(
         ("OPERATOR", "COUNT", "NODES"),
@@ -82,11 +82,11 @@ def _show(found: "Inspection") -> None:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from serve.workbench.conversion.cli.conversion import plain_table
+    from serve.cli.output import table
 
     if rows:
         print()
-        plain_table(columns, rows)
+        table(columns, rows)
 
 
 def _tensors(found: "Inspection") -> list[tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from serve.cli.mlflow_folder import MLMODEL, read_flavours
 from serve.cli.pieces import PushSource
 from serve.cli.triton_folder import read_triton_folder
+from serve.workbench.conversion.cli.arguments import limits_of, make_request
 from serve.workbench.conversion.cli.conversion import Converting, show, workplace
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from serve.workbench.conversion.report import ConversionReport
     from serve.workbench.conversion.request import ConversionRequest
 
+__all__ = ["converted", "limits_of", "make_request"]  # what `model push` uses
 _TOOLS = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime")  # that made the model
 
 

@@ -12,6 +12,7 @@ from serve.cli.options import AsJson
 from serve.cli.panels import option
 from serve.cli.talk import talk
 from serve.core.errors import Invalid
+from serve.workbench.conversion.cli import arguments
 from serve.workbench.conversion.cli.conversion import Converting
 from serve.workbench.conversion.cli.flavours import (
     FlavourForm,
@@ -191,13 +192,13 @@ def trt(
     )
     talking = talk(json=json)
     with report_end(talking, lambda: "stopped; no plan was added"):
-        limits = options.limits_of(memory, timeout)
+        limits = arguments.limits_of(memory, timeout)
         if name or out is not None:
             if not name or out is None:
                 raise Invalid(
                     "--name and --out need each other", try_this="pass --name NAME --out DIR"
                 )
-            request = options.make_request(
+            request = arguments.make_request(
                 str(source),
                 signature=signature,
                 precision=precision,

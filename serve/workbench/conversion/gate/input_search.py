@@ -11,9 +11,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from serve.model_files.reader import lacks_memory
 from serve.tensors.datatypes import BYTES, Array, numpy_dtype
 from serve.tensors.signature import DYNAMIC, ModelSignature, ModelTensor
-from serve.workbench.conversion.faults import failed, lacks_memory
+from serve.workbench.conversion.faults import failed
 from serve.workbench.conversion.gate.families import NUMERALS, WORDS, values
 from serve.workbench.conversion.gate.shapes import Size, has_free_rows, has_lengths, shape_of
 

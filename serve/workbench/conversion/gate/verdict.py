@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
 
+from serve.core.versions import UNVERIFIED
 from serve.tensors.contracts import Case
 from serve.tensors.datatypes import Array
 from serve.tensors.signature import ModelSignature
@@ -33,7 +34,7 @@ from serve.workbench.conversion.gate.output_survey import LOG, with_logarithms
 from serve.workbench.conversion.gate.probes import GateProbe, count_probes, modest, ordinary, probes
 from serve.workbench.conversion.gate.rules import RULES, Norm, PrecisionRule, rule_of
 from serve.workbench.conversion.gate.samples import InputSamples, Labelled
-from serve.workbench.conversion.report import UNVERIFIED, GateStep, StepResult
+from serve.workbench.conversion.report import GateStep, StepResult
 from serve.workbench.conversion.request import GENERAL, ConversionRequest, Precision
 
 # --- in which precision the source itself computes ------------------------------------------------

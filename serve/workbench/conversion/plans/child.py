@@ -5,8 +5,8 @@
 | `preflight` | looks for what TensorRT cannot take; needs no GPU        | what it computes in     |
 | `build`     | builds the plan, runs the golden cases on it; needs one  | the facts of the plan   |
 
-Events as in `serve/workbench/conversion/events.py`. The first node that TensorRT refuses ends a preflight,
-the others are notes before that.
+Events as in `conversion/events.py`. The first node that TensorRT refuses ends a preflight, the
+others are notes before that.
 """
 
 import json

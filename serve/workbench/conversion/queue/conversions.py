@@ -11,12 +11,13 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from serve.control.models import By
+from serve.control.stored_conversions import ENDED
 from serve.control.uploads.upload import UploadKind
 from serve.control.uploads.uploads import Uploads
 from serve.core.errors import Conflict, Invalid, NotServed, Unavailable
 from serve.core.names import check_label, check_model_name
 from serve.workbench.conversion.queue.converter import Converter
-from serve.workbench.conversion.queue.job import AGAIN, ENDED, ConversionOrder, Job, JobState
+from serve.workbench.conversion.queue.job import AGAIN, ConversionOrder, Job, JobState
 from serve.workbench.conversion.queue.jobs import Jobs
 from serve.workbench.conversion.queue.sources import ConversionSource
 from serve.workbench.conversion.queue.workshop import Workshop

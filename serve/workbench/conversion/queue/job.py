@@ -14,16 +14,16 @@ A control plane that starts puts a job that was running back into the queue, onc
 time it has failed. The record's kind is `conversion`, its key the job's id.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from serve.control.decisions import Decisions
+from serve.control.stored_conversions import CONVERSION, ENDED
 from serve.workbench.conversion.request import ConversionRequest
 
-CONVERSION = "conversion"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _NO_TIMES: Mapping[str, float] = MappingProxyType({})
 
@@ -41,7 +41,6 @@ class JobState(StrEnum):
 
 
 AGAIN = frozenset({JobState.FAILED, JobState.REFUSED, JobState.CANCELLED})
-ENDED = AGAIN | {JobState.DONE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +146,3 @@ def jobs_in(decisions: Decisions) -> tuple[Job, ...]:
         if kind == CONVERSION
     )
     return tuple(sorted(found, key=lambda job: (job.created, job.id)))
-
-
-def needed_uploads(decisions: Decisions) -> frozenset[str]:
-    """The uploads whose sources are still to be converted."""
-    return frozenset(job.asked.upload for job in jobs_in(decisions) if not job.has_ended)
-
-
-def needed_blobs(decisions: Decisions) -> frozenset[str]:
-    """The digests of the papers of all jobs."""
-    return frozenset(job.papers for job in jobs_in(decisions) if job.papers)
-
-
-def users_of(upload: str, decisions: Decisions) -> Iterator[str]:
-    """What is to be converted from an upload, in words."""
-    for job in jobs_in(decisions):
-        if job.asked.upload == upload and not job.has_ended:
-            yield f"conversion {job.id}"

@@ -16,8 +16,9 @@ from serve.control.decisions import Decisions
 from serve.control.models import By
 from serve.control.publication.records import SERVEGATE
 from serve.control.storage.store import Store, StoreEdit, etag
+from serve.control.stored_conversions import CONVERSION
 from serve.core.errors import NotFound, PreconditionFailed, UnknownConversion
-from serve.workbench.conversion.queue.job import CONVERSION, Job, JobState, jobs_in
+from serve.workbench.conversion.queue.job import Job, JobState, jobs_in
 from serve.workbench.conversion.queue.progress import STATE, ConversionProgress, Event, since
 
 KEPT = 100  # jobs that have ended; older ones are forgotten

@@ -31,6 +31,7 @@ from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
 from serve.control.publication.publications import PublicationRequest, Publications
 from serve.control.publication.records import IN_PROGRESS, SERVEGATE, Records
+from serve.control.stored_conversions import needed_uploads
 from serve.control.uploads.uploads import Uploads
 from serve.control.versions import PublishedVersion
 from serve.core.errors import (
@@ -45,7 +46,7 @@ from serve.core.versions import CONVERSION, CONVERSION_PAGE, VersionFile, Versio
 from serve.workbench.conversion.events import failure_facts
 from serve.workbench.conversion.faults import failed
 from serve.workbench.conversion.queue.converter import Converter
-from serve.workbench.conversion.queue.job import Job, JobState, needed_uploads
+from serve.workbench.conversion.queue.job import Job, JobState
 from serve.workbench.conversion.queue.jobs import Jobs
 from serve.workbench.conversion.queue.progress import ConversionProgress, plain
 from serve.workbench.conversion.queue.sources import ConversionSource

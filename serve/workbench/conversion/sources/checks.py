@@ -14,6 +14,7 @@ from serve.workbench.conversion.sources.operator_scan import loading_of
 from serve.workbench.conversion.sources.operators import faults_of_loading
 from serve.workbench.conversion.sources.zipped import check_archive, read_config
 
+_READER = "serve.workbench.conversion.h5_reader"
 MOST = 8 << 30  # bytes of a source, and of what comes out of it
 INDEX = "variables/variables.index"
 _WEIGHTS = {"VarHandleOp", "VariableV2"}
@@ -71,7 +72,7 @@ def read_keras(path: Path, kind: SourceKind, *, most: int = MOST) -> KerasModel:
 
 def _hdf5(path: Path) -> dict[str, object]:
     try:
-        found = ask_waiting("hdf5", path, timeout=_SECONDS, memory=_MEMORY)
+        found = ask_waiting(_READER, path, timeout=_SECONDS, memory=_MEMORY)
     except (ReaderTooSlow, TooLarge) as error:
         raise failed("source_too_large", error.why) from error
     except Invalid as error:

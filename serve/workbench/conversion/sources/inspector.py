@@ -8,6 +8,8 @@ from serve.workbench.conversion.faults import failed
 from serve.workbench.conversion.sources.checks import MOST
 from serve.workbench.conversion.sources.inspection import Inspection
 
+_READER = "serve.workbench.conversion.sources.inspection_child"
+
 
 async def inspect(
     path: Path,
@@ -24,7 +26,7 @@ async def inspect(
     main thread, whose death the child notices.
     """
     try:
-        page = await ask("inspection", path, signature, str(most), timeout=timeout, memory=memory)
+        page = await ask(_READER, path, signature, str(most), timeout=timeout, memory=memory)
     except ReaderTooSlow as error:
         raise failed("timed_out", error.why) from error
     except TooLarge as error:

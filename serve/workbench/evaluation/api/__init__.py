@@ -1,1 +1,1 @@
-"""Api."""
+"""Datasets and evaluations over the admin API."""

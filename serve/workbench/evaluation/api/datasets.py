@@ -14,6 +14,7 @@ from serve.admin.api.context import AdminContext, ByWhom, InControl
 from serve.core.errors import Invalid
 from serve.workbench.evaluation.api.multipart import receive_file, receive_parts
 from serve.workbench.evaluation.dataset import Dataset, check_dataset_name
+from serve.workbench.evaluation.datasets import Datasets
 from serve.workbench.evaluation.incoming_rows import (
     DatasetFormat,
     Roles,
@@ -125,7 +126,7 @@ async def post_dataset(request: Request, control: InControl, who: ByWhom) -> Dat
     """Accepts a folder of pictures, labelled by their folders or by a `labels.csv`, or one CSV,
     NPZ, Parquet or ZIP file. If the name exists, this adds a new revision.
     """
-    async with control.datasets.scratch() as folder:
+    async with control.service(Datasets).scratch() as folder:
         content_type = request.headers.get("content-type", "")
         try:
             arrived = await receive_parts(content_type, request.stream(), folder / "sent")
@@ -155,7 +156,7 @@ async def put_dataset(
 ) -> DatasetKept:
     """The body is the file. If the name exists, this adds a new revision."""
     check_dataset_name(name)
-    async with control.datasets.scratch() as folder:
+    async with control.service(Datasets).scratch() as folder:
         path: File = folder / "sent"
         try:
             await receive_file(request.stream(), path)
@@ -169,13 +170,13 @@ async def put_dataset(
 @router.get("/api/datasets", summary="List datasets")
 async def list_datasets(control: InControl) -> list[DatasetView]:
     """Returns the newest revision of each, by name."""
-    return [DatasetView(**_fields(one)) for one in await control.datasets.all()]
+    return [DatasetView(**_fields(one)) for one in await control.service(Datasets).all()]
 
 
 @router.get(_PATH, summary="Show a dataset")
 async def show_dataset(name: Name, control: InControl, revision: Revision = None) -> DatasetView:
     """Returns one revision."""
-    return DatasetView(**_fields(await control.datasets.get(name, revision)))
+    return DatasetView(**_fields(await control.service(Datasets).get(name, revision)))
 
 
 @router.get(_PATH + "/rows", summary="List the rows of a dataset")
@@ -187,7 +188,7 @@ async def list_rows(
     count: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
 ) -> RowsView:
     """Returns rows in their order."""
-    view = await control.datasets.view(name, revision)
+    view = await control.service(Datasets).view(name, revision)
     numbers = range(min(start, len(view)), min(start + count, len(view)))
     return RowsView(
         total=len(view),
@@ -216,14 +217,14 @@ async def fetch_picture(
     name: Name, row: Annotated[int, Path(ge=0)], control: InControl, revision: Revision = None
 ) -> Response:
     """Returns a new PNG of at most 512 × 512 pixels."""
-    data = await control.datasets.picture(name, row, revision)
+    data = await control.service(Datasets).picture(name, row, revision)
     return Response(data, media_type="image/png", headers=_PICTURE)
 
 
 @router.delete(_PATH, status_code=204, summary="Delete a dataset")
 async def remove_dataset(name: Name, control: InControl, who: ByWhom) -> Response:
     """Deletes all revisions. Evaluations that used them stay, but lose their pictures."""
-    await control.datasets.remove(name)
+    await control.service(Datasets).remove(name)
     return Response(status_code=204)
 
 
@@ -242,7 +243,7 @@ async def _kept(
     author: str,
     notes: list[str],
 ) -> DatasetKept:
-    kept = await control.datasets.add(name, rows, source=source, author=author)
+    kept = await control.service(Datasets).add(name, rows, source=source, author=author)
     return DatasetKept(**_fields(kept), notes=notes)
 
 

@@ -25,7 +25,9 @@ from serve.workbench.evaluation.api.views import (
     fields_of,
     request_of,
 )
+from serve.workbench.evaluation.datasets import Datasets
 from serve.workbench.evaluation.evaluation import Evaluation
+from serve.workbench.evaluation.evaluations import Evaluations
 from serve.workbench.evaluation.exports import Filter, csv_pieces, page_of, slices_of
 from serve.workbench.evaluation.results import Bucket, OutputKind, RowResult
 
@@ -49,21 +51,24 @@ async def begin_evaluation(
     body: EvaluationBody, control: InControl, who: ByWhom
 ) -> EvaluationBegun:
     """The evaluation waits in a queue. One runs at a time."""
-    begun = await control.evaluations.begin(request_of(body), who.author)
+    begun = await control.service(Evaluations).begin(request_of(body), who.author)
     return EvaluationBegun(id=begun.id, state=begun.state)
 
 
 @router.get("/api/evaluations", summary="List evaluations")
 async def list_evaluations(control: InControl) -> list[EvaluationLine]:
     """Returns all evaluations that are kept, the newest first."""
-    return [EvaluationLine(**fields_of(one)) for one in reversed(await control.evaluations.all())]
+    return [
+        EvaluationLine(**fields_of(one))
+        for one in reversed(await control.service(Evaluations).all())
+    ]
 
 
 @router.get(_PATH, summary="Show an evaluation")
 async def show_evaluation(id: Id, control: InControl) -> EvaluationView:
     """Returns its progress and all numbers so far."""
-    report = await control.evaluations.report(id)
-    return EvaluationView(**fields_of(await control.evaluations.get(id)), report=report)
+    report = await control.service(Evaluations).report(id)
+    return EvaluationView(**fields_of(await control.service(Evaluations).get(id)), report=report)
 
 
 @router.get(
@@ -80,15 +85,15 @@ async def show_evaluation(id: Id, control: InControl) -> EvaluationView:
 )
 async def follow_evaluation(id: Id, control: InControl) -> Response:
     """The stream ends with the evaluation."""
-    await control.evaluations.get(id)
-    events = _events(control.evaluations.watch(id))
+    await control.service(Evaluations).get(id)
+    events = _events(control.service(Evaluations).watch(id))
     return StreamingResponse(events, media_type="text/event-stream", headers=_STREAM)
 
 
 @router.post(_PATH + "/cancel", summary="Cancel an evaluation", responses=_CONFLICT)
 async def cancel_evaluation(id: Id, control: InControl, who: ByWhom) -> EvaluationLine:
     """Keeps the results so far. The evaluation can be resumed."""
-    return EvaluationLine(**fields_of(await control.evaluations.cancel(id)))
+    return EvaluationLine(**fields_of(await control.service(Evaluations).cancel(id)))
 
 
 @router.post(
@@ -96,13 +101,13 @@ async def cancel_evaluation(id: Id, control: InControl, who: ByWhom) -> Evaluati
 )
 async def resume_evaluation(id: Id, control: InControl, who: ByWhom) -> EvaluationLine:
     """Continues with the rows that have no response yet, including those that failed."""
-    return EvaluationLine(**fields_of(await control.evaluations.resume(id)))
+    return EvaluationLine(**fields_of(await control.service(Evaluations).resume(id)))
 
 
 @router.delete(_PATH, status_code=204, summary="Delete an evaluation", responses=_CONFLICT)
 async def remove_evaluation(id: Id, control: InControl, who: ByWhom) -> Response:
     """Deletes it with all results. A queued or running evaluation cannot be deleted."""
-    await control.evaluations.remove(id)
+    await control.service(Evaluations).remove(id)
     return Response(status_code=204)
 
 
@@ -115,7 +120,7 @@ async def judge_gates(
     ],
 ) -> list[GateView]:
     """Checks gates against the results, without a new evaluation."""
-    judged = await control.evaluations.judge(id, gate)
+    judged = await control.service(Evaluations).judge(id, gate)
     return [GateView(**asdict(one)) for one in judged]
 
 
@@ -136,7 +141,7 @@ async def list_results(
 ) -> ResultsView:
     """Returns the evaluated rows in their order."""
     chosen = Filter(bucket, slices_of(slice), label, predicted)
-    evaluation, results = await control.evaluations.results(id)
+    evaluation, results = await control.service(Evaluations).results(id)
     kind = evaluation.kind
     found = await asyncio.to_thread(lambda: [one for one in results if chosen.passes(one, kind)])
     images = await _images(control, evaluation)
@@ -157,7 +162,7 @@ async def list_results(
 )
 async def export_csv(id: Id, control: InControl) -> Response:
     """Returns all evaluated rows."""
-    evaluation, results = await control.evaluations.results(id)
+    evaluation, results = await control.service(Evaluations).results(id)
     pieces = _together(csv_pieces(results, evaluation.kind))
     return StreamingResponse(pieces, media_type="text/csv", headers=_named(id, "csv"))
 
@@ -171,7 +176,7 @@ async def export_csv(id: Id, control: InControl) -> Response:
 async def export_json(id: Id, control: InControl) -> Response:
     """Returns the evaluation, its report and all evaluated rows."""
     view = await show_evaluation(id, control)
-    evaluation, results = await control.evaluations.results(id)
+    evaluation, results = await control.service(Evaluations).results(id)
     pieces = _together(_json_pieces(view, results, evaluation.kind))
     return StreamingResponse(pieces, media_type="application/json", headers=_named(id, "json"))
 
@@ -180,7 +185,7 @@ async def _images(control: AdminContext, evaluation: Evaluation) -> str:
     """Where the picture of a row is, with `{row}` for its number; empty where there are none."""
     request = evaluation.request
     try:
-        dataset = await control.datasets.get(request.dataset, request.revision)
+        dataset = await control.service(Datasets).get(request.dataset, request.revision)
     except ServegateError:
         return ""
     if dataset.digest != evaluation.digest:  # another one of this name by now

@@ -1,1 +1,1 @@
-"""Web."""
+"""The pages of datasets and evaluations."""

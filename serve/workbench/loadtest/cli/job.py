@@ -55,7 +55,7 @@ def print_job(
 
     Example: servegate load job --image servegate --workers 3 -- --model digits --rate 2000
     """
-    from serve.workbench.loadtest.arrivals import parse_seconds
+    from serve.core.texts import parse_seconds
     from serve.workbench.loadtest.job import LoadJobPlace, manifest
 
     place = LoadJobPlace(

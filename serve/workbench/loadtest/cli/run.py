@@ -124,7 +124,7 @@ def run(
     from serve.cli.asked import parse_asked
     from serve.cli.endings import report_end
     from serve.cli.talk import talk
-    from serve.workbench.loadtest.arrivals import parse_seconds
+    from serve.core.texts import parse_seconds
     from serve.workbench.loadtest.cli.command import command_of
     from serve.workbench.loadtest.cli.inputs import InputRequest
     from serve.workbench.loadtest.cli.interrupts import STOPPED

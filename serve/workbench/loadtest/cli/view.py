@@ -6,10 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serve.cli.output import say
+from serve.cli.output import say, table
 from serve.cli.talk import CommandTalk, JsonEvents
 from serve.core.errors import CheckFailed
-from serve.workbench.conversion.cli.conversion import plain_table
 
 if TYPE_CHECKING:
     from serve.workbench.loadtest.reports.objectives import JudgedObjective
@@ -110,7 +109,7 @@ def _table(runs: "Sequence[LoadRun]") -> None:
     lines = [
         ((run.label,) if several else ()) + cells for run in runs for cells in _lines(rows(run))
     ]
-    plain_table(("RUN", *_HEADS) if several else _HEADS, lines)
+    table(("RUN", *_HEADS) if several else _HEADS, lines)
 
 
 def _lines(rows: "Iterable[SummaryRow]") -> list[tuple[str, ...]]:

@@ -27,7 +27,7 @@ def work(
 
     Example: servegate load worker --master loadmaster:5557
     """
-    from serve.workbench.loadtest.arrivals import parse_seconds
+    from serve.core.texts import parse_seconds
     from serve.workbench.loadtest.runner import serve_worker
 
     status = serve_worker(master, patience=parse_seconds(patience))

@@ -1,1 +1,1 @@
-"""Cli."""
+"""`servegate hints simulate`."""

@@ -1,1 +1,1 @@
-"""Cli."""
+"""`servegate batching tune`."""

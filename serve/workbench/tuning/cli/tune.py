@@ -118,7 +118,7 @@ def tune(
     from serve.cli.endings import report_end
     from serve.cli.server import admin_server, announced
     from serve.cli.talk import talk
-    from serve.workbench.loadtest.arrivals import parse_seconds
+    from serve.core.texts import parse_seconds
     from serve.workbench.loadtest.cli.command import command_of
     from serve.workbench.loadtest.runner import require_locust
     from serve.workbench.tuning.cli.options import TuningRequest

@@ -1,0 +1,1 @@
+"""Statistics that decide: confidence intervals, and gates on measured numbers."""

@@ -1,0 +1,98 @@
+"""A row that depends on its neighbours takes the batching away, and not the model."""
+
+import numpy as np
+import pytest
+from workbench.conversion.gate.plain_models import DENSE, dense, judge, signature, step
+
+from serve.workbench.conversion.gate import InputSamples
+from serve.workbench.conversion.report import GateStep
+
+
+def centred(inputs):
+    """Over the whole batch, as a BatchNorm in training does."""
+    y = dense(inputs)["y"]
+    return {"y": y - y.mean(axis=0)}
+
+
+def scaled_to_the_largest(inputs):
+    """By the largest of the batch: seen only beside a large neighbour."""
+    x = inputs["x"]
+    step = max(float(np.abs(x).max(initial=0)), 8.0) / 127
+    return dense({"x": (np.rint(x / step) * step).astype(np.float32)})
+
+
+def sorted_rows(inputs):
+    return {"y": np.sort(dense(inputs)["y"], axis=0)}
+
+
+@pytest.mark.parametrize("model", [centred, scaled_to_the_largest, sorted_rows])
+def test_rows_that_depend_on_each_other_are_not_batched(model):
+    verdict = judge(model, model)
+    assert verdict.passed and not verdict.is_batched
+    assert "no batching: source: 'y'" in step(verdict, GateStep.BATCH).summary
+
+
+def test_a_row_that_depends_on_its_place_is_not_batched():
+    def placed(inputs):
+        y = dense(inputs)["y"]
+        return {"y": y + np.arange(len(y), dtype=np.float32)[:, None]}
+
+    assert not judge(placed, placed).is_batched
+
+
+def test_rows_that_do_not_depend_are_batched():
+    verdict = judge(dense, dense)
+    assert verdict.is_batched
+    assert (
+        step(verdict, GateStep.BATCH).summary == "5 rows give the same results alone and in a batch"
+    )
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        signature({"x": ("FP32", (1, 4))}, {"y": ("FP32", (1, 3))}),
+        signature({"x": ("FP32", (-1, 4))}, {"y": ("FP32", (3,))}),
+    ],
+)
+def test_a_tensor_without_a_free_first_dimension_is_not_batched(of):
+    def first(inputs):
+        y = dense(inputs)["y"]
+        return {"y": y if len(of.outputs[0].shape) == 2 else y.sum(axis=0)}
+
+    verdict = judge(first, first, of)
+    assert verdict.passed and not verdict.is_batched
+    assert "has no free first dimension" in step(verdict, GateStep.BATCH).summary
+
+
+def test_answers_that_are_not_one_for_each_row_are_not_batched():
+    """As the picks of a non-maximum suppression."""
+
+    def picked(inputs):
+        y = dense(inputs)["y"]
+        return {"y": y[y[:, 0] > 0]}
+
+    verdict = judge(picked, picked)
+    assert verdict.passed and not verdict.is_batched
+
+
+def test_a_model_that_takes_no_single_row_is_not_batched():
+    def paired(inputs):
+        if len(inputs["x"]) % 2:
+            raise ValueError("rows come in pairs")
+        return dense(inputs)
+
+    verdict = judge(paired, paired)
+    assert verdict.passed and not verdict.is_batched
+    assert "rows come in pairs" in step(verdict, GateStep.BATCH).summary
+
+
+def test_the_users_samples_are_asked_for_it_as_well():
+    def only_with_nines(inputs):
+        y = dense(inputs)["y"]
+        return {"y": y + np.float32(np.sum(inputs["x"][:, 0] == 9) > 1)}
+
+    given = np.full((3, 4), 9, dtype=np.float32)
+    samples = InputSamples({"x": given}, {"x": 1}, 3, True)
+    assert judge(only_with_nines, only_with_nines, DENSE).is_batched
+    assert not judge(only_with_nines, only_with_nines, DENSE, samples=samples).is_batched

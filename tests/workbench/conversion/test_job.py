@@ -1,0 +1,159 @@
+"""What the child of a conversion says and measures; and whole conversions of ONNX files."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from workbench.conversion.model_files import times
+
+from serve.core.errors import ConversionFailed, GateRefused, Invalid
+from serve.tensors.expected_outputs import Tolerance
+from serve.workbench.conversion.child_events import EventTeller
+from serve.workbench.conversion.command import command_of
+from serve.workbench.conversion.events import event_of
+from serve.workbench.conversion.job import fault_of
+from serve.workbench.conversion.limits import ConversionLimits
+from serve.workbench.conversion.report import FILE, ConversionReport
+from serve.workbench.conversion.request import ConversionRequest, Precision
+from serve.workbench.conversion.runner import convert, verify
+
+LIMITS = ConversionLimits(4 << 30, 240.0, nice=0)
+
+
+class Clock:
+    """Seconds that pass when it is said so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# --- what it says ------------------------------------------------------------------------------
+
+
+def test_each_event_is_a_line_and_stages_are_timed() -> None:
+    clock, lines = Clock(), list[str]()
+    telling = EventTeller(lines.append, clock)
+    telling("stage", stage="open")
+    clock.now = 2.0
+    telling("stage", stage="convert")
+    telling("note", text="a thing")
+    clock.now = 5.0
+    events = [event_of(line) for line in lines]
+    assert [event and event["type"] for event in events] == ["stage", "stage", "note"]
+    assert events[0] == {"type": "stage", "stage": "open", "text": "reading the source"}
+    assert {each.name: each.seconds for each in telling.stages} == {"open": 2.0, "convert": 3.0}
+    assert telling.warnings == ["a thing"]
+
+
+def test_a_fault_whose_words_are_all_long_and_foreign_fits_into_a_line() -> None:
+    lines: list[str] = []
+    words = dict.fromkeys(("code", "what", "why", "try_this", "operator", "node"), "😀" * 9000)
+    EventTeller(lines.append)("failed", **words)
+    assert len(lines[0]) < 16 * 1024 and event_of(lines[0]) is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "stage", "code"),
+    [
+        (MemoryError(), "convert", "out_of_memory"),
+        (RuntimeError("std::bad_alloc"), "finish", "out_of_memory"),
+        (ModuleNotFoundError("No module named 'x'", name="tensorflow"), "", "converter_missing"),
+        (ModuleNotFoundError("No module named 'x'", name="tf2onnx.a"), "", "converter_missing"),
+        (ModuleNotFoundError("No module named 'x'", name="mine"), "", "converter_crashed"),
+        (ValueError("first line\nsecond"), "convert", "converter_crashed"),
+        (Invalid("not readable"), "open", "source_corrupt"),
+        (OSError(28, "No space left on device"), "write", "no_space"),
+    ],
+)
+def test_every_error_is_a_fault_of_the_catalogue(error: Exception, stage: str, code: str) -> None:
+    assert fault_of(error, stage).code == code
+
+
+def test_the_command_does_the_same_again_and_is_quoted_for_a_shell() -> None:
+    request = ConversionRequest(
+        "my model",
+        precision=Precision.FP16,
+        nchw=("x",),
+        max_drop=0.01,
+        tolerances={"": Tolerance(atol=1e-3), "y": Tolerance(rtol=0.5)},
+        seed=3,
+    )
+    assert command_of(request, name="m", out="a b") == (
+        "servegate convert onnx 'my model' --name m --out 'a b' --precision fp16 --max-drop 1pp "
+        "--nchw x --atol 0.001 --rtol y=0.5 --seed 3"
+    )
+
+
+# --- whole conversions, of files that are ONNX already ------------------------------------------
+
+
+def converted(
+    source: Path, work: Path, model: Path | None = None, **request: Any
+) -> ConversionReport:
+    asked = ConversionRequest(str(source), **request)
+    events: list[Mapping[str, Any]] = []
+    if model is None:
+        return asyncio.run(convert(asked, work, limits=LIMITS, on_event=events.append))
+    return asyncio.run(verify(asked, model, work, limits=LIMITS, on_event=events.append))
+
+
+def test_a_conversion_leaves_model_contract_and_report_and_nothing_else(tmp_path: Path) -> None:
+    report = converted(times(tmp_path / "m.onnx", 2.0), tmp_path / "work")
+    assert report.passed and report.is_batched
+    assert report.peak_memory > 10 << 20
+    assert {"open", "finish", "numbers", "write"} <= {stage.name for stage in report.stages}
+    assert {"python", "onnx", "onnxruntime", "numpy"} <= report.versions.keys()
+    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == [
+        "contract",
+        "conversion.json",
+        "model.onnx",
+    ]
+
+
+def test_another_model_than_the_source_is_refused_with_its_report(tmp_path: Path) -> None:
+    source = times(tmp_path / "m.onnx", 2.0)
+    with pytest.raises(GateRefused) as raised:
+        converted(source, tmp_path / "work", times(tmp_path / "other.onnx", 2.1))
+    assert raised.value.code == "numbers_differ"
+    assert [path.name for path in (tmp_path / "work").iterdir()] == [FILE]
+    page = json.loads((tmp_path / "work" / FILE).read_bytes())
+    assert not ConversionReport.from_json(page).passed
+
+
+@pytest.mark.parametrize(
+    ("content", "code"), [(b"", "source_corrupt"), (b"no model at all", "source_corrupt")]
+)
+def test_after_a_failure_nothing_is_left(tmp_path: Path, content: bytes, code: str) -> None:
+    (tmp_path / "m.onnx").write_bytes(content)
+    with pytest.raises(ConversionFailed) as raised:
+        converted(tmp_path / "m.onnx", tmp_path / "work")
+    assert raised.value.code == code
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_paths_of_a_request_are_relative_to_a_folder_that_can_be_given(tmp_path: Path) -> None:
+    times(tmp_path / "m.onnx", 2.0)
+    np.savez(tmp_path / "rows.npz", x=np.ones((3, 4), np.float32))
+    request = ConversionRequest("m.onnx", samples="rows.npz")
+    work, relay = tmp_path / "work", list[Mapping[str, Any]]()
+    report = asyncio.run(
+        convert(request, work, limits=LIMITS, on_event=relay.append, base=tmp_path)
+    )
+    assert report.passed and report.request.source == "m.onnx"
+    assert relay[-1]["type"] == "done"
+
+
+@pytest.mark.slow
+def test_what_an_earlier_conversion_left_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    converted(times(tmp_path / "m.onnx", 2.0), work)
+    with pytest.raises(ConversionFailed):
+        converted(tmp_path / "gone.onnx", work)
+    assert list(work.iterdir()) == []

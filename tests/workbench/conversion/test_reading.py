@@ -1,0 +1,263 @@
+"""Reading model files in a child process: what they say, and a sentence for each that is broken."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from onnx import TensorProto, helper
+
+from serve.core.errors import Invalid
+from serve.model_files import onnx_reader, plan_reader, savedmodel_reader
+from serve.model_files.reader import format_of, read_model
+from serve.tensors.signature import ModelSignature, ModelTensor
+
+from .model_files import (
+    copying,
+    onnx_model,
+    plan,
+    save,
+    saved_model,
+    scaling,
+    signature_def,
+    tensor_info,
+    value,
+)
+
+EXAMPLE = Path(__file__).parents[3] / "model_repo" / "digits" / "1" / "model.onnx"
+FAKES = Path(__file__).parent / "fakes"
+
+
+def read(path: Path, *, timeout: float = 60.0, memory: int = 2 << 30) -> ModelSignature:
+    """As it is done: in a child process."""
+    return asyncio.run(read_model(path, timeout=timeout, memory=memory))
+
+
+def refusal(path: Path, *, timeout: float = 60.0, memory: int = 2 << 30) -> str:
+    with pytest.raises(Invalid) as told:
+        read(path, timeout=timeout, memory=memory)
+    return str(told.value)
+
+
+def read_here(path: Path) -> ModelSignature:
+    """What the child process does, in this one: for the many things that a file can say."""
+    readers = {"onnx": onnx_reader, "savedmodel": savedmodel_reader, "plan": plan_reader}
+    return readers[format_of(path)].read(path)
+
+
+def refusal_here(path: Path) -> str:
+    with pytest.raises(Invalid) as told:
+        read_here(path)
+    return str(told.value)
+
+
+def test_the_example_tells_its_tensors_and_its_facts() -> None:
+    found = read(EXAMPLE)
+    assert found.inputs == (ModelTensor("x", "FP32", (-1, 8, 8, 1)),)
+    assert found.outputs == (ModelTensor("probabilities", "FP32", (-1, 10)),)
+    assert found.facts["opset"]["ai.onnx"] == 18
+    assert "Softmax" in found.facts["operators"]
+    assert found.facts["checker"] == ""
+
+
+@pytest.mark.parametrize(
+    ("element", "datatype"),
+    [
+        (TensorProto.STRING, "BYTES"),
+        (TensorProto.BFLOAT16, "BF16"),
+        (TensorProto.BOOL, "BOOL"),
+        (TensorProto.UINT16, "UINT16"),
+        (TensorProto.COMPLEX64, "complex64"),
+    ],
+)
+def test_data_types_are_told_in_the_words_of_triton(
+    element: int, datatype: str, tmp_path: Path
+) -> None:
+    found = read_here(save(copying(element, 2, "n", None), tmp_path / "m.onnx"))
+    assert found.inputs == (ModelTensor("x", datatype, (2, -1, -1)),)
+
+
+def test_an_input_with_a_value_in_the_file_is_a_default(tmp_path: Path) -> None:
+    x, o, y = (value(name, TensorProto.FLOAT, [2]) for name in "xoy")
+    node = helper.make_node("Add", ["x", "o"], ["y"])
+    model = onnx_model([x, o], [y], [node], {"o": [1, 2]})
+    found = read_here(save(model, tmp_path / "m.onnx"))
+    assert [spec.name for spec in found.inputs] == ["x"]
+    assert found.facts["defaulted"] == [{"name": "o", "datatype": "FP32", "shape": [2]}]
+    model.ir_version = 3  # of the time when every weight had to be an input
+    assert read_here(save(model, tmp_path / "m.onnx")).facts["defaulted"] == []
+
+
+def test_operators_of_inner_graphs_and_other_domains_are_told(tmp_path: Path) -> None:
+    y = value("y", TensorProto.FLOAT, None)
+    inner = [
+        helper.make_graph([helper.make_node(operator, ["x"], ["y"])], operator, [], [y])
+        for operator in ("Relu", "Neg")
+    ]
+    nodes = [
+        helper.make_node("If", ["c"], ["z"], then_branch=inner[0], else_branch=inner[1]),
+        helper.make_node("Gelu", ["z"], ["y"], domain="com.microsoft"),
+    ]
+    inputs = [value("x", TensorProto.FLOAT, [2]), value("c", TensorProto.BOOL, [])]
+    model = onnx_model(inputs, [y], nodes, domains={"com.microsoft": 1})
+    found = read_here(save(model, tmp_path / "m.onnx"))
+    assert found.facts["operators"] == ["If", "Neg", "Relu", "com.microsoft.Gelu"]
+    assert found.outputs == (ModelTensor("y", "FP32", None),)
+
+
+def test_weights_in_other_files_are_named_and_not_read(tmp_path: Path) -> None:
+    found = read_here(save(scaling("weights.bin"), tmp_path / "m.onnx"))
+    assert found.facts["external_data"] == ["weights.bin"]
+    assert found.facts["checker"] == ""
+
+
+def test_an_answer_of_any_length_arrives_whole(tmp_path: Path) -> None:
+    names = [f"output_with_a_long_name_{index}" for index in range(1500)]
+    outputs = [value(name, TensorProto.FLOAT, [2]) for name in names]
+    nodes = [helper.make_node("Identity", ["x"], [name]) for name in names]
+    model = onnx_model([value("x", TensorProto.FLOAT, [2])], outputs, nodes)
+    found = read(save(model, tmp_path / "m.onnx"))
+    assert [spec.name for spec in found.outputs] == names
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", b"<html>404</html>", bytes(range(256)) * 40, EXAMPLE.read_bytes()[:-100]],
+    ids=["empty", "text", "page", "noise", "cut off"],
+)
+def test_a_broken_onnx_file_is_told_in_a_sentence(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    assert "'m.onnx' is not an ONNX model" in refusal_here(path)
+
+
+def test_a_file_beyond_what_protobuf_can_hold_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    with path.open("wb") as file:
+        file.truncate(3 << 30)
+    assert "2 GiB" in refusal(path, memory=1 << 30)
+
+
+@pytest.mark.parametrize("memory", [16 << 20, 64 << 20])
+def test_a_reader_that_takes_too_much_memory_is_told_as_that(memory: int) -> None:
+    assert f"more than {memory >> 20} MiB of memory" in refusal(EXAMPLE, memory=memory)
+
+
+def test_a_reader_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    assert "longer than 0.01 s" in refusal(EXAMPLE, timeout=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("m.h5", "only .onnx"), ("absent.onnx", "does not exist"), ("empty", "not a SavedModel")],
+)
+def test_what_no_reader_knows_is_told(name: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "m.h5").touch()
+    (tmp_path / "empty").mkdir()
+    assert words in refusal(tmp_path / name)
+
+
+# --- SavedModels ---------------------------------------------------------------------------------
+
+PREDICT = signature_def(
+    {"x": tensor_info(1, [-1, 8, 8]), "ids": tensor_info(9, [])},
+    {"p": tensor_info(19, [-1, 10]), "any": tensor_info(7, None)},
+)
+
+
+def test_a_saved_model_tells_its_serving_signature(tmp_path: Path) -> None:
+    folder = saved_model(
+        tmp_path / "m", {"serving_default": PREDICT, "__saved_model_init_op": PREDICT}
+    )
+    found = read_here(folder)
+    assert found.inputs == (ModelTensor("ids", "INT64", ()), ModelTensor("x", "FP32", (-1, 8, 8)))
+    assert found.outputs == (ModelTensor("any", "BYTES", None), ModelTensor("p", "FP16", (-1, 10)))
+    assert found.facts["signature"] == "serving_default"
+    assert found.facts["tensorflow"] == "2.21.0"
+    assert list(found.facts["signatures"]) == ["serving_default"]
+
+
+def test_a_saved_model_of_tensorflow_itself_is_understood() -> None:
+    """`saved` was written by TensorFlow 2.21, with the signatures `serving_default` and `bytes`."""
+    found = read(Path(__file__).parent / "saved")
+    assert found.inputs == (
+        ModelTensor("k", "INT64", ()),
+        ModelTensor("s", "BYTES", None),
+        ModelTensor("x", "FP32", (-1, 3)),
+    )
+    assert [(spec.name, spec.datatype) for spec in found.outputs] == [
+        ("b", "BF16"),
+        ("half", "FP16"),
+        ("t", "BYTES"),
+        ("y", "FP32"),
+    ]
+    assert list(found.facts["signatures"]) == ["bytes", "serving_default"]
+    assert found.facts["tensorflow"] == "2.21.0"
+
+
+def test_with_several_signatures_and_no_default_none_is_chosen(tmp_path: Path) -> None:
+    found = read_here(saved_model(tmp_path / "m", {"classify": PREDICT, "embed": PREDICT}))
+    assert (found.facts["signature"], found.inputs) == ("", ())
+    assert list(found.facts["signatures"]) == ["classify", "embed"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"\x12\xff", "truncated"), (b"hello", "truncated"), (b"", "no graph has the tag")],
+)
+def test_a_broken_saved_model_is_told(content: bytes, words: str, tmp_path: Path) -> None:
+    folder = saved_model(tmp_path / "m", {"serve": PREDICT})
+    (folder / "saved_model.pb").write_bytes(content)
+    assert words in refusal_here(folder)
+
+
+def test_a_saved_model_without_signatures_or_for_training_is_refused(tmp_path: Path) -> None:
+    assert "no signature" in refusal_here(saved_model(tmp_path / "none", {}))
+    assert "tags: train" in refusal_here(
+        saved_model(tmp_path / "train", {"a": PREDICT}, tag="train")
+    )
+
+
+# --- TensorRT plans ------------------------------------------------------------------------------
+
+
+def test_a_plan_tells_the_tensorrt_that_wrote_it(tmp_path: Path) -> None:
+    found = read(plan(tmp_path / "m.plan"))
+    assert found.format == "plan"
+    assert found.facts["tensorrt"] == "10.3.0.26"
+    assert found.inputs == ()
+    assert found.facts["unread"]
+
+
+@pytest.mark.parametrize("content", [b"", b"ftrt", b"ptrt" + bytes(40), b'{"a": 1}' * 9])
+def test_what_does_not_begin_like_a_plan_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.plan"
+    path.write_bytes(content)
+    assert "not a TensorRT plan" in refusal_here(path)
+
+
+def test_with_tensorrt_installed_a_plan_tells_its_tensors(tmp_path: Path) -> None:
+    path = plan(tmp_path / "m.plan", "input x FLOAT -1,3", "output y HALF -1,10")
+    answer = child("plan", path)
+    found = ModelSignature.from_json(answer["found"])
+    assert found.inputs == (ModelTensor("x", "FP32", (-1, 3)),)
+    assert found.outputs == (ModelTensor("y", "FP16", (-1, 10)),)
+    assert found.facts["unread"] == ""
+
+
+def child(kind: str, path: Path) -> dict[str, dict[str, dict[str, str]]]:
+    """What the child process answers, with a TensorRT that the tests have written."""
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "serve.model_files.child", kind, str(path), "0", "60"],
+        env=os.environ | {"PYTHONPATH": str(FAKES)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    pieces = [line[1:] for line in ended.stdout.splitlines() if line.startswith(">")]
+    answer: dict[str, dict[str, dict[str, str]]] = json.loads("".join(pieces))
+    return answer

@@ -1,0 +1,205 @@
+"""The numbers of an evaluation are those of scikit-learn, statsmodels and numpy.
+
+The two take seconds to import, so the tests that ask them do, and not every run that collects this.
+"""
+
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from serve.statistics.intervals import Pairs, mcnemar, newcombe, wilson
+from serve.workbench.evaluation import statistics
+from serve.workbench.evaluation.results import (
+    Bucket,
+    OutputKind,
+    RowResult,
+    SideOutput,
+    from_lines,
+    to_lines,
+)
+
+
+def results(seed=7, count=400, classes=6):
+    rng = np.random.default_rng(seed)
+    made = []
+    for row in range(count):
+        label = int(rng.integers(classes))
+        sides = []
+        for skill in (0.8, 0.7):
+            right = rng.random() < skill
+            predicted = label if right else int(rng.integers(classes + 1))
+            confidence = float(rng.random())
+            sides.append(
+                SideOutput(str(predicted), confidence, confidence, float(rng.gamma(2.0) + 1))
+            )
+        if row % 50 == 3:
+            sides[row // 50 % 2] = SideOutput(error="it broke")
+        slices = MappingProxyType({"light": "day" if row % 3 else "night"})
+        made.append(RowResult(row, str(label), f"{row}.png", slices, *sides))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("name", "place"), [("a", 0), ("b", 1)])
+def test_accuracy_f1_and_latency_are_those_of_scikit_learn_and_statsmodels(seed, name, place):
+    from sklearn.metrics import accuracy_score, f1_score
+    from statsmodels.stats.proportion import proportion_confint
+
+    rows = results(seed)
+    good = statistics.answered(rows)
+    truth = [one.label for one in good]
+    told = [(one.a, one.b)[place] for one in good]
+    predicted = [one.predicted for one in told]
+    side = statistics.side(rows, OutputKind.CLASSES, name)
+    hits = sum(a == b for a, b in zip(truth, predicted, strict=True))
+    low, high = proportion_confint(hits, len(good), alpha=0.05, method="wilson")
+    assert side.accuracy.value == pytest.approx(accuracy_score(truth, predicted), abs=1e-12)
+    assert (side.accuracy.low, side.accuracy.high) == pytest.approx((low, high), abs=1e-9)
+    assert side.macro_f1 == pytest.approx(f1_score(truth, predicted, average="macro"), abs=1e-12)
+    assert side.failed == 4
+    wanted = np.percentile([one.milliseconds for one in told], [50, 90, 99])
+    latency = side.latency
+    assert (latency.p50, latency.p90, latency.p99) == pytest.approx(tuple(wanted))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_per_class_numbers_and_confusion_matrices_are_those_of_scikit_learn(seed):
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    rows = results(seed)
+    good = statistics.answered(rows)
+    truth = [one.label for one in good]
+    tables = statistics.tables(rows)
+    for mine, matrix, predicted in (
+        (tables.a, tables.confusion_a, [one.a.predicted for one in good]),
+        (tables.b, tables.confusion_b, [one.b.predicted for one in good]),
+    ):
+        labels = list(tables.labels)
+        wanted = precision_recall_fscore_support(truth, predicted, labels=labels, zero_division=0)
+        found = np.array([(c.precision, c.recall, c.f1) for c in mine]).T
+        assert found == pytest.approx(np.array(wanted[:3]), abs=1e-12)
+        assert tables.support == tuple(wanted[3])
+        assert (matrix == confusion_matrix(truth, predicted, labels=labels)).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_versions_are_compared_as_statsmodels_does(seed):
+    from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
+    from statsmodels.stats.proportion import proportion_confint
+
+    rows = results(seed)
+    both = statistics.compared(rows, OutputKind.CLASSES)
+    pairs = both.pairs
+    table = [[pairs.both, pairs.only_a], [pairs.only_b, pairs.neither]]
+    assert both.p == pytest.approx(their_mcnemar(table, exact=True).pvalue, rel=1e-9)
+    good = statistics.answered(rows)
+    same = sum(one.a.predicted == one.b.predicted for one in good)
+    low, high = proportion_confint(same, len(good), method="wilson")
+    assert (both.agreement.low, both.agreement.high) == pytest.approx((low, high), abs=1e-9)
+    a, b = (statistics.side(rows, OutputKind.CLASSES, name).accuracy.value for name in "ab")
+    assert both.drop.value == pytest.approx(a - b, abs=1e-12)
+    assert both.drop.low < both.drop.value < both.drop.high
+
+
+@pytest.mark.parametrize(
+    ("only_a", "only_b"), [(0, 0), (1, 0), (3, 9), (5, 5), (40, 61), (900, 1100), (0, 2000)]
+)
+def test_mcnemar_is_exact_for_few_rows_and_for_many(only_a, only_b):
+    from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
+
+    wanted = their_mcnemar([[7, only_a], [only_b, 7]], exact=True).pvalue
+    wanted = 1.0 if only_a == only_b else wanted  # theirs is above or at 1 there, or NaN
+    assert mcnemar(only_a, only_b) == pytest.approx(wanted, rel=1e-8, abs=1e-300)
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0, 1), (1, 1), (0, 20), (20, 20), (3, 7), (590, 599)])
+def test_wilson_is_that_of_statsmodels_also_at_the_ends(hits, rows):
+    from statsmodels.stats.proportion import proportion_confint
+
+    found = wilson(hits, rows)
+    wanted = proportion_confint(hits, rows, method="wilson")
+    assert (found.low, found.high) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_the_interval_of_a_drop_holds_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    chances = np.array([0.80, 0.09, 0.05, 0.06])  # both, only a, only b, neither
+    held = 0
+    for _ in range(2000):
+        found = newcombe(Pairs(*(int(n) for n in rng.multinomial(300, chances))))
+        held += found.low <= chances[1] - chances[2] <= found.high
+    assert 0.93 <= held / 2000 <= 0.98
+
+
+def test_the_interval_of_a_drop_stays_within_what_is_possible():
+    all_lost = newcombe(Pairs(0, 10, 0, 0))
+    assert all_lost.value == 1
+    assert all_lost.high <= 1
+    assert newcombe(Pairs(0, 0, 0, 0)) is None
+
+
+def test_errors_of_numbers_are_those_of_scikit_learn():
+    from sklearn.metrics import mean_absolute_error, root_mean_squared_error
+
+    rng = np.random.default_rng(3)
+    truth, told = rng.normal(size=50), rng.normal(size=50)
+    rows = [
+        RowResult(i, repr(float(t)), "", MappingProxyType({}), SideOutput(repr(float(p))), None)
+        for i, (t, p) in enumerate(zip(truth, told, strict=True))
+    ]
+    side = statistics.side(rows, OutputKind.NUMBERS, "a")
+    assert side.mae == pytest.approx(mean_absolute_error(truth, told))
+    assert side.rmse == pytest.approx(root_mean_squared_error(truth, told))
+    assert side.accuracy is None
+
+
+def test_calibration_counts_how_far_confidence_and_accuracy_are_apart():
+    bins = statistics.calibration([1.0, 1.0, 0.5, 0.52], [True, False, True, True])
+    assert [one.rows for one in bins] == [2, 2]
+    rows = [
+        RowResult(
+            i, "1", "", MappingProxyType({}), SideOutput("1" if right else "0", sure, sure), None
+        )
+        for i, (sure, right) in enumerate([(1.0, 1), (1.0, 0), (0.5, 1), (0.52, 1)])
+    ]
+    side = statistics.side(rows, OutputKind.CLASSES, "a")
+    assert side.ece == pytest.approx(0.5 * 0.5 + 0.5 * (1 - 0.51))
+
+
+def test_there_is_no_calibration_without_probabilities():
+    rows = [RowResult(0, "1", "", MappingProxyType({}), SideOutput("1", 12.5, None), None)]
+    assert statistics.side(rows, OutputKind.CLASSES, "a").ece is None
+
+
+def test_no_rows_are_no_numbers():
+    side = statistics.side([], OutputKind.CLASSES, "a")
+    assert (side.accuracy, side.macro_f1, side.latency, side.ece) == (None, None, None, None)
+    assert statistics.compared([], OutputKind.CLASSES).p is None
+
+
+def test_classes_stand_in_the_order_of_their_numbers():
+    assert statistics.in_order({"10", "9", "cat", "-1"}) == ("-1", "9", "10", "cat")
+
+
+def test_rows_fall_into_buckets():
+    def bucket(a, b, kind=OutputKind.CLASSES):
+        return RowResult(0, "1", "", MappingProxyType({}), a, b).bucket(kind)
+
+    right, wrong, failed = SideOutput("1"), SideOutput("2"), SideOutput(error="it broke")
+    assert bucket(right, right) is Bucket.BOTH_RIGHT
+    assert bucket(right, wrong) is Bucket.ONLY_A
+    assert bucket(wrong, right) is Bucket.ONLY_B
+    assert bucket(wrong, wrong) is Bucket.BOTH_WRONG
+    assert bucket(right, failed) is Bucket.FAILED
+    assert bucket(right, None) is Bucket.RIGHT
+    assert bucket(wrong, None) is Bucket.WRONG
+    assert bucket(wrong, None, OutputKind.NUMBERS) is Bucket.ANSWERED
+
+
+def test_results_come_back_as_they_were_kept():
+    rows = [
+        *results(count=60),
+        RowResult(60, "\u2028é", "", MappingProxyType({}), SideOutput("1"), None),
+    ]
+    assert from_lines(to_lines(rows)) == rows

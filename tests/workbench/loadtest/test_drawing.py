@@ -1,0 +1,114 @@
+"""Pictures of a load report: scales that fit, lines that break where nothing is known, words."""
+
+from math import inf, nan
+from xml.etree import ElementTree
+
+import pytest
+from workbench.loadtest.pages import HOSTILE
+
+from serve.workbench.loadtest.reports.drawing_bars import (
+    batches_svg,
+    parts_svg,
+    percentiles_svg,
+)
+from serve.workbench.loadtest.reports.drawing_frame import (
+    PlotLine,
+    Scale,
+    fitting,
+    line_path,
+    linear,
+)
+from serve.workbench.loadtest.reports.drawing_marks import marks_placed
+from serve.workbench.loadtest.reports.drawing_sweep import ratio_scale, ratio_svg, sweep_svg
+from serve.workbench.loadtest.reports.drawing_time import (
+    Tick,
+    latency_svg,
+    rate_svg,
+    readings_svg,
+    shares_svg,
+)
+from serve.workbench.loadtest.reports.page_words import number
+
+UNIT = Scale(0.0, 10.0, (0.0, 10.0))
+RISING = PlotLine("p50", "p50", [(0.5, 0.01), (1.5, 0.02), (2.5, 0.04)])
+TICKS = (Tick(0, 1, 100, 90, 100, 0), Tick(1, 2, 100, 0, 80, 20), Tick(2, 3, 100, 190, 100, 0))
+
+
+def whole(svg: str) -> ElementTree.Element:
+    """The picture, if it is well-formed, says in words what it shows, and holds no nan."""
+    picture = ElementTree.fromstring(svg)
+    assert picture.get("role") == "img" and picture.get("aria-label")
+    assert "nan" not in svg and "inf" not in svg.replace("infer", "")
+    return picture
+
+
+@pytest.mark.parametrize(
+    "most, last", [(0.9, 1.0), (1.0, 1.0), (7.2, 8.0), (130, 150), (0.0041, 0.006), (0, 1.0)]
+)
+def test_a_linear_scale_ends_at_a_round_number_above_the_largest_value(
+    most: float, last: float
+) -> None:
+    assert linear(most).high == pytest.approx(last)
+    assert linear(most).ticks[0] == 0
+
+
+def test_a_scale_is_logarithmic_only_where_values_lie_far_apart() -> None:
+    assert not fitting([0.010, 0.020, nan]).is_log
+    assert fitting([0.002, 3.0, nan]).is_log
+    assert not fitting([nan, inf, 0.0]).is_log
+
+
+def test_a_line_is_broken_where_nothing_is_known() -> None:
+    line = PlotLine("p99", "p99", [(0, 1), (1, 2), (2, nan), (3, 4)])
+    path = line_path(line, UNIT, UNIT, 100)
+    assert path.count("M") == 2 and path.count("L") == 1 and 'class="line p99"' in path
+    assert line_path(PlotLine("", "", [(0, nan)]), UNIT, UNIT, 100) == ""
+
+
+def test_latency_over_time_says_its_range_and_marks_in_words() -> None:
+    picture = whole(latency_svg([RISING], 3, [(1.0, "a replica is killed")]))
+    said = str(picture.get("aria-label"))
+    assert "p50 between 10.0 ms and 40.0 ms" in said and "at 1 s a replica is killed" in said
+
+
+def test_nothing_is_drawn_where_nothing_was_measured() -> None:
+    nothing = PlotLine("p50", "p50", [(0.5, nan)])
+    assert latency_svg([nothing], 3) == ""
+    assert readings_svg([nothing], 3, (), number, spoken="x") == ""
+    assert rate_svg((), 3) == ""
+    assert parts_svg([("queue", 0.0, "part-queue")]) == ""
+    assert batches_svg({}) == "" and batches_svg({4: 0}) == ""
+    assert percentiles_svg([nothing]) == ""
+    assert sweep_svg(("x", "y"), (1.0,), (nan,)) == ""
+
+
+def test_words_of_marks_never_meet_another_mark() -> None:
+    marks = [
+        (10.0, "a"),
+        (40.0, "half of the calls to 3"),
+        (42.0, "local-1 is down"),
+        (118.0, "the end"),
+    ]
+    assert marks_placed(marks, 120) == ((0, False), (1, False), (0, False), (0, True))
+
+
+def test_ratios_are_seen_on_both_sides_of_one_alike() -> None:
+    scale = ratio_scale([0.8, 1.1, nan])
+    assert scale.at(1.0) == pytest.approx(0.5)
+    assert scale.at(0.5) == pytest.approx(1 - scale.at(2.0))
+    whole(ratio_svg(0.8, 0.7, 0.9, scale, "good"))
+    assert not list(whole(ratio_svg(nan, nan, nan, scale, "calm")).iter("circle"))
+
+
+def test_whatever_something_is_called_stays_text() -> None:
+    marks = [(1.0, HOSTILE)]
+    for svg in (
+        latency_svg([PlotLine(HOSTILE, "p50", RISING.points)], 3, marks, notes=[(0, 1, HOSTILE)]),
+        rate_svg(TICKS, 3, marks, notes=[(0, 1, HOSTILE)]),
+        readings_svg([RISING], 3, marks, lambda value: HOSTILE, spoken=HOSTILE),
+        shares_svg(((HOSTILE, "c0"),), [(0.0, 1.0, [1])], 3.0, marks),
+        parts_svg([(HOSTILE, 1.0, "part-queue")]),
+        percentiles_svg([PlotLine(HOSTILE, "p50", [(0.5, 1.0), (0.9, 2.0)])]),
+        sweep_svg((HOSTILE, HOSTILE), (1.0, 2.0), (3.0, 4.0)),
+    ):
+        assert not [each for each in whole(svg).iter() if each.tag.endswith("script")]

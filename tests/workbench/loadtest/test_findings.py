@@ -1,0 +1,154 @@
+"""What is said of a run, and in which order."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from workbench.loadtest.records import cell_of, generator_of, outline_of, run_of
+
+from serve.workbench.loadtest.observed import GatewayTimes, Observed, TritonTimes
+from serve.workbench.loadtest.record import NEVER_STARTED, RIGHT, CallKey, Record, RecordWindow
+from serve.workbench.loadtest.reports.findings import findings
+from serve.workbench.loadtest.reports.report import LoadRun
+
+TRITON = TritonTimes(
+    version="2",
+    requests=3000,
+    failures=0,
+    rows=3000,
+    executions=3000,
+    queue=0.0001,
+    input=0.0001,
+    infer=0.004,
+    output=0.0001,
+    batches={1: 3000},
+)
+GATEWAY = GatewayTimes(
+    calls=3000, whole=0.0050, added=0.0006, errors={}, retries=0, cpu=1.0, resident=10**8
+)
+
+
+def said(run: LoadRun, words: str) -> bool:
+    return any(words in sentence for sentence in findings(run))
+
+
+def test_of_a_run_without_anything_special_nothing_is_said() -> None:
+    run = run_of(60, 100, observed=Observed(triton=(TRITON,), gateway=GATEWAY))
+    assert findings(run) == ()
+
+
+def test_the_bottleneck_is_first_then_objectives_then_errors() -> None:
+    run = run_of(
+        60, 100, busiest=0.99, failed={"http_503:overloaded": 0.05}, objective="p99<1ms,errors<10%"
+    )
+    first, second, third, *_ = findings(run)
+    assert first.startswith("The load generator was the bottleneck")
+    assert second.startswith("The objective is not met: p99 is ")
+    assert second.endswith("but p99<1ms is required.")
+    assert "got no correct response: http_503:overloaded" in third
+
+
+def test_errors_are_told_with_the_most_frequent_kinds() -> None:
+    shares = {"http_503": 0.2, "reset": 0.1, "timeout": 0.05, "connect": 0.02}
+    sentence = next(each for each in findings(run_of(60, 100, failed=shares)) if "response" in each)
+    assert "of 6000 calls got no correct response: http_503 " in sentence
+    assert sentence.index("http_503") < sentence.index("reset") < sentence.index("timeout")
+    assert sentence.endswith("and 1 other kinds.")
+
+
+def stalled(**changes: Any) -> LoadRun:
+    """A run in which nothing is answered for 3 s."""
+    record = Record()
+    for second in range(30):
+        is_stuck = second in (11, 12, 13)
+        generator = replace(generator_of(100), ended=0 if is_stuck else 100, in_flight=3)
+        times = np.full(100, 14.0 - second if is_stuck else 0.01)
+        record.add(second, RecordWindow({CallKey(0, RIGHT, ""): cell_of(times)}, generator))
+    return LoadRun("a run", outline_of(30), record, **changes)
+
+
+def test_a_stall_is_told_with_its_seconds() -> None:
+    assert said(stalled(), "For 3 s, starting at second 11, no call got a response.")
+
+
+def test_a_stall_is_not_blamed_on_gateway_and_network() -> None:
+    run = stalled(observed=Observed(gateway=replace(GATEWAY, whole=0.010, added=0.006)))
+    assert not said(run, "Gateway and network")
+    assert said(run, "On average, calls took 6.00 ms longer than the 4.00 ms that Triton reports")
+    assert said(run, "a stalled Triton does not count them")
+
+
+def with_triton(*, config: dict[str, Any] | None = None, **changes: Any) -> LoadRun:
+    facts = {"config": config} if config else {}
+    return run_of(60, 100, observed=Observed(triton=(replace(TRITON, **changes),), facts=facts))
+
+
+def with_gateway(**changes: Any) -> LoadRun:
+    return run_of(60, 100, observed=Observed(gateway=replace(GATEWAY, **changes)))
+
+
+def with_versions(share: float, slower: float) -> LoadRun:
+    decisions = {"1; by=split": 1 - share, "2; by=split": share}
+    return run_of(60, 100, decisions=decisions, slower={"2; by=split": slower})
+
+
+HALF_REFUSED = {"http_429": 0.5}
+QUEUED = {"queue": 0.003, "rows": 64 * TRITON.requests}
+ALONE = "executed each request of version 2 separately, although requests queued for 3.00 ms"
+SLOWER, FEW = "Version 2 is slower than version 1: p50 2", "calls are too few for a reliable p99"
+GROWING = run_of(60, 100, latencies=lambda at, calls: np.full(calls, 0.01 + 0.001 * at))
+ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton needs"
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "is_said"),
+    [
+        (
+            run_of(60, 100, spread=0, objective="p99<50ms"),
+            "The objective is met: p99 is 10.0",
+            True,
+        ),
+        (LoadRun("a run", outline_of(10), Record()), "No calls were made.", True),
+        (run_of(20, 100, failed=HALF_REFUSED), "The intended rate was not reached", True),
+        (run_of(20, 100, is_open=False, failed=HALF_REFUSED), "intended rate", False),
+        (
+            run_of(20, 100, lag=0.02),
+            "of the calls started 10.0 ms or more after their intended time.",
+            True,
+        ),
+        (run_of(20, 100, failed={NEVER_STARTED: 0.05}), "calls never started, because", True),
+        (run_of(20, 100, median=0.001, lag=0.0005), "Use the service time", True),
+        (run_of(20, 100, median=0.01, lag=0.0005), "Use the service time", False),
+        (
+            with_triton(queue=0.0126, executions=1000),
+            "in Triton's queue, which is 75.0 % of their",
+            True,
+        ),
+        (with_triton(queue=0.0126, executions=1000), "separately", False),
+        (with_triton(queue=0.003), ALONE, True),
+        (with_triton(**QUEUED, config={"max_batch_size": 64}), "separately", False),
+        (with_triton(**QUEUED, config={"max_batch_size": 128}), "separately", True),
+        (with_versions(0.5, 2.0), SLOWER, True),
+        (with_versions(0.5, 1.0), "slower than", False),
+        (with_versions(0.003, 3.0), "slower than", False),  # too few calls to say
+        (with_gateway(whole=0.010, added=0.006), ADDED, True),
+        (with_gateway(added=None), "Gateway", False),
+        (
+            GROWING,
+            "The latency increased although the load did not: p50 was 19.0 ms in the first third",
+            True,
+        ),
+        (
+            run_of(9, 100),
+            "900 calls are too few for a reliable p99: only 9.00 of them are above it.",
+            True,
+        ),
+        (run_of(11, 100), FEW, False),
+        (run_of(9, 9, observed=Observed(problems=("No metrics.",))), "No metrics.", True),
+    ],
+)
+def test_what_is_worth_a_sentence_is_said_and_nothing_else(
+    run: LoadRun, words: str, is_said: bool
+) -> None:
+    assert said(run, words) is is_said, findings(run)
