@@ -159,7 +159,8 @@ class Access:
         if key is None:
             return None
         if not may(key, act):
-            raise Forbidden(f"key '{key.id}' may not {act}", why=f"its role is '{key.role}'")
+            what = "not an admin key" if act is Act.ADMINISTER else f"not allowed to {act}"
+            raise Forbidden(f"key '{key.id}' is {what}", why=f"its role is '{key.role}'")
         if not may(key, act, model):
             raise UnknownModel(model)
         if act is Act.CALL and len(model) <= _LONGEST_NAME:

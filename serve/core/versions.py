@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"^[1-9][0-9]{0,17}\Z")
 
 
 class VersionState(StrEnum):
-    """How far a version has come, as it is decided and stored.
+    """The state of a version, as decided and stored.
 
     `LOADING`, `READY` and `SERVING` are never stored: they are what the replicas and the route make
     of a published version.

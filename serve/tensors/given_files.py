@@ -50,7 +50,7 @@ def json_document(data: bytes, called: str) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"{called} is not JSON", why=str(error)) from error
+        raise Invalid(f"{called} is not valid JSON", why=str(error)) from error
 
 
 def request_inputs(document: Mapping[str, Any], called: str) -> dict[str, Array]:

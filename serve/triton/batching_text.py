@@ -110,7 +110,7 @@ def _queues(message: Any) -> _Told:
     if batching.HasField("default_queue_policy"):
         yield field, _policy(batching.default_queue_policy)
     else:
-        yield field, "Not set: any number of calls can wait, for any time."
+        yield field, "Not set: any number of calls can wait, for any length of time."
     for level in sorted(batching.priority_queue_policy):
         text = f"Priority {level}: {_policy(batching.priority_queue_policy[level])}"
         yield f"dynamic_batching.priority_queue_policy[{level}]", text
@@ -177,7 +177,7 @@ def _instances(message: Any) -> _Told:
         where = f"each of the GPUs {numbers}" if numbers else _KINDS.get(group.kind, "a device")
         on_each = "each GPU" if where == "GPU" else f"the {where}" if where == "CPU" else where
         kept = " These instances are passive and get no calls." if group.passive else ""
-        text = f"{count} can be executed at the same time on {on_each}.{kept}"
+        text = f"{count} can be executed at a time on {on_each}.{kept}"
         yield f"instance_group[{index}]", text
 
 

@@ -148,7 +148,7 @@ def test_without_recorded_preprocessing_a_picture_says_how_to_record_it(folder):
         ("x=@notes.md", "unknown file type '.md'"),
         ("x=@broken.npy", "broken.npy cannot be read"),
         ("x=@broken.npz", "broken.npz cannot be read"),
-        ("x=@broken.json", "broken.json is not JSON"),
+        ("x=@broken.json", "broken.json is not valid JSON"),
         ("x=@broken.png", "broken.png: the picture cannot be read"),
         ("x=@objects.npy", "has type object"),
         ("x=@archive.npy", "archive.npy is not a .npy file"),

@@ -13,7 +13,7 @@ _PATH = "/api/benches/{identity}"
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.ErrorBody}}
 _BUSY: dict[int | str, dict[str, Any]] = {409: {"model": schemas.ErrorBody}, **_UNKNOWN}
 
-router = APIRouter(tags=["benches"])
+router = APIRouter(tags=["benchmark sessions"])
 Identity = Annotated[str, Path(max_length=60)]
 _Fields = Annotated[
     dict[str, Any],
@@ -48,7 +48,7 @@ class ChangeBody(BaseModel):
 @router.post(
     "/api/models/{model}/versions/{number}/benches",
     status_code=201,
-    summary="Start a bench",
+    summary="Start a benchmark session",
     responses=_BUSY,
 )
 async def open_bench(
@@ -67,13 +67,13 @@ async def open_bench(
     return await control.benches.open(model, number, body.fields, body.replica)
 
 
-@router.get(_PATH, summary="Keep a bench open", responses=_UNKNOWN)
+@router.get(_PATH, summary="Keep a benchmark session open", responses=_UNKNOWN)
 async def keep_bench(identity: Identity, control: InControl) -> BenchView:
     """Returns the bench, and keeps it open for another 60 s."""
     return control.benches.keep(identity)
 
 
-@router.put(_PATH, summary="Load other fields in a bench", responses=_UNKNOWN)
+@router.put(_PATH, summary="Change the fields of a benchmark session", responses=_UNKNOWN)
 async def change_bench(
     identity: Identity, body: ChangeBody, control: InControl, who: ByWhom
 ) -> BenchView:
@@ -84,7 +84,7 @@ async def change_bench(
     return await control.benches.change(identity, body.fields)
 
 
-@router.delete(_PATH, status_code=204, summary="Close a bench", responses=_UNKNOWN)
+@router.delete(_PATH, status_code=204, summary="Close a benchmark session", responses=_UNKNOWN)
 async def close_bench(identity: Identity, control: InControl, who: ByWhom) -> Response:
     """Returns when everything is as it was before the bench."""
     await control.benches.close(identity)

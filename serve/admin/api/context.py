@@ -35,6 +35,9 @@ from serve.core.replicas import Replica
 from serve.triton.metrics import ReplicaScrape
 
 T = TypeVar("T")
+_AUTHOR = "Author of the change, percent-encoded. Ignored if the request shows an API key."
+_REASON = "Reason for the change, percent-encoded. It is recorded in the history."
+_IF_MATCH = "ETag of the state that you read. If it has changed since, the request is refused."
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +136,9 @@ def shown(control: AdminContext, authorization: str) -> ApiKey | None:
 
 def by(
     key: Annotated[ApiKey | None, Depends(caller)],
-    servegate_author: Annotated[str, Header(max_length=200)] = "",
-    servegate_reason: Annotated[str, Header(max_length=1000)] = "",
-    if_match: Annotated[str, Header(max_length=100)] = "",
+    servegate_author: Annotated[str, Header(max_length=200, description=_AUTHOR)] = "",
+    servegate_reason: Annotated[str, Header(max_length=1000, description=_REASON)] = "",
+    if_match: Annotated[str, Header(max_length=100, description=_IF_MATCH)] = "",
 ) -> By:
     """Who changes something and why (percent-encoded); `If-Match` is the state they had read.
 

@@ -32,7 +32,7 @@ class RevisionLine(BaseModel):
 
 
 class RevisionView(RevisionLine):
-    """One change with the whole body of the thing before and after it; null for none."""
+    """One change with the whole object before and after it; null if it did not exist."""
 
     before: Any
     after: Any
@@ -117,7 +117,7 @@ async def undo(
     dry_run: DryRun = False,
     wait: Wait = 5.0,
 ) -> WayBackView:
-    """Sets the fields that the revision changed back, unless a later revision changed them again.
+    """Resets the fields that the revision changed, unless a later revision changed them again.
 
     A revision without changes and a dry run change nothing.
     """

@@ -31,7 +31,7 @@ class _Columns(BaseModel):
 
 
 class CountedColumns(_Columns):
-    """Calls, errors and messages of streams per second; `codes` are the errors by their code."""
+    """Calls, errors and stream messages per second; `codes` are the errors by their code."""
 
     calls: Numbers
     errors: Numbers
@@ -87,7 +87,8 @@ class GpuColumns(_Columns):
 
 
 class ReplicaColumns(WorkColumns):
-    """One replica. So many workers avoid it; `cpu` is its machine's utilisation, from 0 to 1.
+    """One replica. `avoided` is the number of workers that avoid it, and `cpu` the host's CPU
+    utilisation, from 0 to 1.
 
     `missing` versions are still to be loaded there; those that could not be loaded do not count.
     """
@@ -104,9 +105,8 @@ class ReplicaColumns(WorkColumns):
 
 
 class DemandColumns(_Columns):
-    """One model's part: `demand` in busy replicas, `calls` and one replica's `capacity` per second.
-
-    `waiting` are calls.
+    """One model's share: `demand` in fully busy replicas, and `calls` and one replica's `capacity`
+    in calls per second. `waiting` is the number of waiting calls.
     """
 
     demand: Numbers
@@ -118,7 +118,7 @@ class DemandColumns(_Columns):
 class PoolColumns(_Columns):
     """How many replicas one pool should have. `demand` is in replicas that are busy all the time.
 
-    `utilization` is of its GPUs, from 0 to 1; `age` is the hint's, in seconds.
+    `utilization` is that of its GPUs, from 0 to 1; `age` is the age of the hint in seconds.
     """
 
     desired: Numbers
@@ -153,11 +153,11 @@ class LiveHint(BaseModel):
 
 
 class LiveView(_Columns):
-    """The newest ten minutes, as far as somebody watched.
+    """The last ten minutes, or less if nobody was watching.
 
-    `seconds` are of the epoch, and `period` is how long the rates are the means of. The model with
-    the empty name is of calls for models that are not known. `pools` are the fifty that most
-    replicas are wanted for. `hints` are those of now.
+    `seconds` are Unix times, and `period` is the length of the interval that each rate averages.
+    The empty model name stands for calls to unknown models. `pools` has the fifty pools with the
+    most desired replicas. `hints` are the current ones.
     """
 
     seconds: list[float]

@@ -172,7 +172,7 @@ class KeyBody(BaseModel):
 
 
 class KeyMade(Done):
-    """A key that was made. `key` is what its owner shows; it is told here and never again."""
+    """A new key. `key` is the secret to send with requests; it is shown only here, once."""
 
     id: str
     key: str

@@ -35,7 +35,7 @@ _BYTES: dict[int | str, dict[str, Any]] = {
     **_UNKNOWN,
 }
 
-router = APIRouter(tags=["tries"])
+router = APIRouter(tags=["runs"])
 Identity = Annotated[str, Path(max_length=60)]
 SideName = Annotated[Literal["a", "b"], Query(description="Side of the try.")]
 Selector = Annotated[str, Field(max_length=63, description="Version number, label, or empty.")]
@@ -94,7 +94,9 @@ class DatasetBody(BaseModel):
     label: str = Field(max_length=1000)
 
 
-@router.post("/api/tries", status_code=201, summary="Try one or two versions", responses=_UNKNOWN)
+@router.post(
+    "/api/tries", status_code=201, summary="Start a run of one or two versions", responses=_UNKNOWN
+)
 async def make_try(body: TryBody, control: InControl, who: ByWhom) -> Try:
     """Sends the same input to each version, one after the other, through the gateway, and stores
     the results.
@@ -108,7 +110,7 @@ async def make_try(body: TryBody, control: InControl, who: ByWhom) -> Try:
     return await control.tries.tries.make(ask, who.author)
 
 
-@router.get("/api/tries", summary="List tries")
+@router.get("/api/tries", summary="List runs")
 async def list_tries(
     control: InControl,
     model: Annotated[str, Query(max_length=300)] = "",
@@ -118,13 +120,13 @@ async def list_tries(
     return await control.tries.shelf.all(model=model, limit=limit)
 
 
-@router.get(_PATH, summary="Show a try", responses=_UNKNOWN)
+@router.get(_PATH, summary="Show a run", responses=_UNKNOWN)
 async def show_try(identity: Identity, control: InControl) -> Try:
     """Returns the whole try."""
     return await control.tries.shelf.get(identity)
 
 
-@router.delete(_PATH, status_code=204, summary="Delete a try", responses=_UNKNOWN)
+@router.delete(_PATH, status_code=204, summary="Delete a run", responses=_UNKNOWN)
 async def remove_try(identity: Identity, control: InControl, who: ByWhom) -> Response:
     """Deletes it for all users."""
     await control.tries.shelf.remove(identity)
@@ -223,7 +225,7 @@ async def fetch_outputs(identity: Identity, control: InControl, side: SideName =
     return _archive(await asyncio.to_thread(archive, tensors), f"{identity}-outputs-{side}.npz")
 
 
-@router.get(_PATH + "/snippets", summary="Show snippets that repeat a try", responses=_UNKNOWN)
+@router.get(_PATH + "/snippets", summary="Show snippets that repeat a run", responses=_UNKNOWN)
 async def show_snippets(
     identity: Identity, request: Request, control: InControl, side: SideName = "a"
 ) -> list[Snippet]:
@@ -238,7 +240,7 @@ async def show_snippets(
 
 
 @router.post(
-    _PATH + "/dataset", status_code=204, summary="Add a try to a dataset", responses=_UNKNOWN
+    _PATH + "/dataset", status_code=204, summary="Add a run to a dataset", responses=_UNKNOWN
 )
 async def add_row(
     identity: Identity, body: DatasetBody, control: InControl, who: ByWhom

@@ -43,7 +43,7 @@ class VersionView(BaseModel):
 
     `state` is `loading`, `ready` or `serving` if the record says `published`. `labels` and `live`
     wait for the version to be ready; `named_by` are the labels that point to it. `keep`: it stays
-    loaded although nothing refers to it. `flavours` is canonical flavours.json, `flavour_of` the
+    loaded even if nothing refers to it. `flavours` is canonical flavours.json, `flavour_of` the
     flavour on each replica, and `problems` the reasons why it is not a better one.
     """
 
@@ -81,7 +81,7 @@ class VersionView(BaseModel):
 
 class VersionPatch(BaseModel):
     """Changes to a version. Missing fields stay unchanged. A tag with an empty text is removed.
-    `labels` are all labels that wait for the version. With `keep`, it stays loaded although nothing
+    `labels` are all labels that wait for the version. With `keep`, it stays loaded even if nothing
     refers to it.
     """
 

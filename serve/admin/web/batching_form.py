@@ -138,9 +138,9 @@ def filled(command: str) -> dict[str, str]:
 
 def seconds_of(text: str) -> float:
     """How long callers are watched; `Invalid` for what is no number of seconds up to a day."""
-    seconds = values.whole(text.strip() or "0", "Watch time", "60")
+    seconds = values.whole(text.strip() or "0", "Monitoring time", "60")
     if seconds > 86400:
-        raise Invalid("Watch time: the maximum is 86400 seconds (one day)", try_this="3600")
+        raise Invalid("Monitoring time: the maximum is 86400 seconds (one day)", try_this="3600")
     return float(seconds)
 
 

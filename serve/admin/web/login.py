@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Request, Response
 from serve.admin.api.context import InControl, shown
 from serve.admin.api.sessions import COOKIE, LASTS, session_of
 from serve.admin.web.page_templates import HEADERS, go, page
-from serve.core.errors import ServegateError
+from serve.core.errors import Forbidden, Unauthenticated
 
 router = APIRouter(include_in_schema=False)
 _LOCAL = re.compile(r"/(?![/\\])[^\x00-\x20\\]{0,2000}\Z")  # a path of ours, and no other site
@@ -33,8 +33,9 @@ async def log_in(
     """A session for who shows an admin key or the shared secret."""
     try:
         found = shown(control, f"Bearer {key.strip()}".encode("ascii", "replace").decode())
-    except ServegateError as error:
-        return page(None, "login.html", status=401, next=_path(next), problem=str(error))
+    except (Unauthenticated, Forbidden):
+        problem = "This key is not valid, or it is not an admin key."
+        return page(None, "login.html", status=401, next=_path(next), problem=problem)
     answer = go(_path(next))
     answer.set_cookie(
         COOKIE,

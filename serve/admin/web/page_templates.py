@@ -146,6 +146,7 @@ def environment() -> Environment:
     )
     made.globals.update(static=static_files.url, product_version=__version__)
     made.filters.update(
+        advice=advice_text,
         command=command_text,
         bytes=bytes_text,
         number=number_text,
@@ -169,7 +170,21 @@ def command_text(context: Context, command: str) -> Markup:
         http = metrics = ""
     seen = visit.request.base_url
     urls = {name: _from_there(url, seen) for name, url in (("http", http), ("metrics", metrics))}
-    return Markup(escape(command)) + addressed("", **urls, admin=str(seen))
+    return _unbroken(command + addressed("", **urls, admin=str(seen)))
+
+
+def _unbroken(command: str) -> Markup:
+    """With no line break behind a hyphen, which could not be told from a space."""
+    option = Markup('<span class="nowrap">{}</span>')
+    words = command.split(" ")
+    return Markup(" ").join(option.format(one) if one.startswith("--") else one for one in words)
+
+
+def advice_text(text: str) -> Markup:
+    """What to try after an error: a command or an option as code, a sentence as it is."""
+    if text.startswith(("servegate ", "GET ", "POST ", "/", "-")):
+        return Markup("<code>{}</code>").format(printable(text))
+    return escape(printable(text))
 
 
 def _from_there(url: str, seen: URL) -> str:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from starlette.types import Scope
 
+from serve.admin.api.context import by, caller, control_of
 from serve.admin.api.features import FeatureWeb
 from serve.admin.web import (
     batching,
@@ -20,8 +21,8 @@ from serve.admin.web import (
     uploads,
     versions,
 )
-from serve.admin.web.page_templates import HEADERS, add_templates, go, page
-from serve.core.errors import ServegateError, Unauthenticated
+from serve.admin.web.page_templates import HEADERS, Visit, add_templates, go, page
+from serve.core.errors import NotHere, ServegateError, Unauthenticated
 from serve.wire.status import http_status
 
 _NOT_PAGES = ("/api/", "/internal/", "/static/", "/openapi.json", "/livez", "/readyz", "/metrics")
@@ -58,5 +59,16 @@ def refusal(request: Request, error: ServegateError) -> Response | None:
         if not is_fragment:
             return go(login_page)
         return Response(status_code=401, headers={**HEADERS, "hx-redirect": "/login"})
+    if isinstance(error, NotHere) and not is_fragment:
+        error = NotHere("this page does not exist")
     template = "problem.html" if is_fragment else "error.html"
-    return page(None, template, status=http_status(error), error=error)
+    return page(_visit_of(request), template, status=http_status(error), error=error)
+
+
+def _visit_of(request: Request) -> Visit | None:
+    """Who sees an error; None for one who is not logged in, and must not see the menu."""
+    try:
+        key = caller(request, request.headers.get("authorization", ""))
+    except ServegateError:
+        return None
+    return Visit(request, control_of(request), by(key), key)

@@ -115,6 +115,7 @@ async def ask_rollback(model: str, revision: int, visit: Visiting) -> Response:
         visit,
         "rollback.html",
         model=model,
+        thing=_thing(one),
         revision=one,
         etag=present.etag,
         fields=differences(present.body, one.after),
@@ -163,6 +164,14 @@ def _weights(form: Mapping[str, Any]) -> dict[int, int]:
             try_this="a weight above 0 for at least one version",
         )
     return {version: weight for version, weight in found.items() if weight}
+
+
+def _thing(one: Revision) -> str:
+    """What a change has changed, in the words of the page."""
+    if one.kind == LABEL:
+        return f"the label {one.key.rpartition(':')[2]}"
+    things = {ROUTE: "the traffic split", MODEL: "the settings", SERVING: "the serving state"}
+    return things.get(one.kind, one.kind)
 
 
 async def _of_model(control: AdminContext, model: str, number: int) -> Revision:

@@ -409,7 +409,8 @@ def _fewer(
     there = signal.ready + signal.starting
     enough = max(wanted, enough_for(state.memory.most(HELD)))
     if enough >= there:
-        return state, there, (Reason(Code.STEADY, f"the demand needs {there}"),)
+        replicas = "1 replica" if there == 1 else f"{there} replicas"
+        return state, there, (Reason(Code.STEADY, f"the demand requires {replicas}"),)
     kept = min(there, state.memory.kept(enough, signal.cold_start + TICK))
     if kept == there:
         text = f"could scale down to {enough}, but {there} were needed within the last hour"

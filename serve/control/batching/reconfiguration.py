@@ -21,7 +21,7 @@ from serve.triton.config import Configuration
 
 
 class Phase(StrEnum):
-    """Where a change is."""
+    """The phase of a change."""
 
     TRYING = "trying"
     MEASURING = "measuring"

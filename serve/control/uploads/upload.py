@@ -19,7 +19,7 @@ from serve.core.versions import VersionFile, check_files, content_digest
 
 
 class UploadKind(StrEnum):
-    """What an upload is to become."""
+    """What an upload will become: a version, or the source of a conversion."""
 
     VERSION = "version"
     SOURCE = "source"

@@ -15,7 +15,7 @@ _NO_TOLERANCES: Mapping[str, Tolerance] = MappingProxyType({})
 
 
 class Precision(StrEnum):
-    """In which type the converted model computes. Inputs and outputs keep theirs."""
+    """The data type in which the converted model computes. Inputs and outputs keep their types."""
 
     FP32 = "fp32"
     FP16 = "fp16"

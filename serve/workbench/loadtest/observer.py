@@ -85,7 +85,7 @@ class RunReadings:
             state = one.get("state")
             self._add(at, name, "up", "1", None if state is None else float(state == "up"))
             self._add(at, name, "waiting in Triton", "calls", one.get("pending"))
-            self._add(at, name, "CPU of its machine", "share", one.get("cpu_utilization"))
+            self._add(at, name, "Host CPU", "share", one.get("cpu_utilization"))
             self._memory(at, name, address)
             self._gpus(at, one.get("gpus", {}))
 
@@ -99,7 +99,7 @@ class RunReadings:
             for source, seconds in used.items():
                 share = seconds / (at - self._read_at)
                 self._timeline.add(
-                    SeriesName("gateway", source, "CPU of a core", "share"), at, share
+                    SeriesName("gateway", source, "CPU (share of one core)", "share"), at, share
                 )
         self._read_at = at
         for source, size in (reading.proportional or reading.resident).items():
@@ -110,7 +110,7 @@ class RunReadings:
         told = None if text is None else metrics.read(text)
         if told is not None:
             self._add(at, self._bare, "waiting in Triton", "calls", told.pending)
-            self._add(at, self._bare, "CPU of its machine", "share", told.cpu_utilization)
+            self._add(at, self._bare, "Host CPU", "share", told.cpu_utilization)
             for uuid, one in told.gpus.items():
                 self._gpus(at, {uuid: {key: getattr(one, key) for key, _, _ in _GPU}})
         self._memory(at, self._bare, self._bare)

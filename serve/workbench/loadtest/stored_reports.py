@@ -22,8 +22,8 @@ _FOLDER, _REPORT = "load-reports", "report.json"
 
 @dataclass(frozen=True, slots=True)
 class LoadReportLine:
-    """One report in a list. `at`: seconds of the epoch when it came; `begun`: when the test began,
-    as the report says. `passed` is None where nothing was asked.
+    """One report in a list. `at`: Unix time of its upload; `begun`: start of the test, according
+    to the report. `passed` is null if no objective was set.
     """
 
     name: str

@@ -122,7 +122,7 @@ def test_what_is_wrong_is_told_below_what_was_typed(pages: Pages, htmx: bool) ->
         ({"instances": "many"}, "Instances: 'many'"),
         ({"json": "{"}, "All fields as JSON: not valid JSON"),
         ({"json": '{"backend": "python"}'}, "backend cannot be changed"),
-        ({"watch": "-1", "delay": "1ms"}, "Watch time: '-1' is"),
+        ({"watch": "-1", "delay": "1ms"}, "Monitoring time: '-1' is"),
         ({}, "there is nothing to change"),
     ]
     *answers, after = pages.play(*(typed(each, htmx=htmx) for each, _ in changes), read)

@@ -141,7 +141,7 @@ ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton needs"
         ),
         (
             run_of(9, 100),
-            "900 calls are too few for a reliable p99: only 9.00 of them are above it.",
+            "900 calls are too few for a reliable p99: only 9 of them are above it.",
             True,
         ),
         (run_of(11, 100), FEW, False),

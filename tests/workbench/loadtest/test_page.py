@@ -93,7 +93,7 @@ def test_a_missing_part_leaves_no_heading() -> None:
 
 def test_objectives_are_told_with_what_was_measured() -> None:
     page = seen(one_run(), passed=False)
-    assert "Failed." in page.words and "1 objective of 2 not met." in page.said
+    assert "Failed." in page.words and "1 of 2 objectives not met." in page.said
     assert "✓ p99<1000ms" in page.said or "✓ p99<1s" in page.said
     assert "✗ errors<0.1%" in page.said
 

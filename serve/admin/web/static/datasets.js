@@ -82,6 +82,7 @@ function done(status, text) {
     answer = JSON.parse(text);
   } catch { /* no answer of ours: the status says it */ }
   if (status !== 201) {
+    chosen.textContent = "";
     tell(answer.what ?? `Servegate returned status ${status}`, [answer.why, answer.try_this && `Try: ${answer.try_this}`].filter(Boolean).join(". "));
     return;
   }

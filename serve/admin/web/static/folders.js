@@ -39,7 +39,7 @@ async function walk(entry, found) {
 export function recognise(given) {
   const { name, files } = withoutTop(given);
   const kept = files.filter((one) => !LEFT_OUT.test(one.path));
-  const notes = kept.length < files.length ? [`hidden files left out: ${files.length - kept.length}`] : [];
+  const notes = kept.length < files.length ? [`Hidden files not uploaded: ${files.length - kept.length}`] : [];
   if (!kept.length) throw new Error("There are no files to upload.");
   const paths = kept.map((one) => one.path);
   if (paths.includes("MLmodel")) {
@@ -55,7 +55,7 @@ export function recognise(given) {
   const models = paths.filter((path) => ONNX.test(path));
   if (models.length === 1 && !paths.some((path) => path.includes("/"))) {
     const renamed = kept.map((one) => ({ ...one, path: `1/${ONNX.test(one.path) ? "model.onnx" : one.path}` }));
-    return { kind: "version", name: name || stem(models[0]), files: renamed, notes: [...notes, "config.pbtxt will be generated from the model's inputs and outputs"] };
+    return { kind: "version", name: name || stem(models[0]), files: renamed, notes: [...notes, "config.pbtxt will be generated from the model's inputs and outputs."] };
   }
   throw new Error("This is not a model folder. A model folder contains config.pbtxt and a numbered folder, for example 1/model.onnx. You can also upload an .onnx file, a SavedModel folder or a .keras file.");
 }
@@ -64,7 +64,7 @@ function ofTriton(name, files, numbers, notes) {
   const chosen = numbers.at(-1);
   const others = numbers.slice(0, -1);
   const kept = files.filter((one) => !others.includes(one.path.split("/")[0]) || !one.path.includes("/"));
-  if (others.length) notes.push(`version folder ${chosen} is used; left out: ${others.join(", ")}`);
+  if (others.length) notes.push(`Using version folder ${chosen}. Not uploaded: version folder${others.length > 1 ? "s" : ""} ${others.join(", ")}.`);
   return { kind: "version", name, files: kept, notes };
 }
 

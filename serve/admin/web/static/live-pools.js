@@ -31,7 +31,7 @@ class Pool {
     this.name = name;
     this.card = document.getElementById("pool").content.firstElementChild.cloneNode(true);
     this.card.dataset.pool = name;
-    this.part("name").textContent = name;
+    this.part("name").textContent = `Pool ${name}`;
     this.part("plot").setAttribute("aria-label",
       `Pool ${name}: chart of ready and desired replicas, and of demand. Use the left and right arrow keys to move through time.`);
     this.part("models").closest(".table").setAttribute("aria-label", `Pool ${name}: demand by model`);

@@ -84,7 +84,7 @@ async function run() {
     isThere = true;
     if (chosen.kind === "source") step("converting", "");
     const version = made.version ?? await untilConverted(made.id, asking);
-    step(`version ${version}`, "check and trial");
+    step(`version ${version}`, "being checked and tried on a temporary Triton server");
     conclude(model, await untilReady(model, version, asking));
   } catch (error) {
     const isCancelled = error.name === "AbortError";

@@ -29,7 +29,7 @@ _NO_TIMES: Mapping[str, float] = MappingProxyType({})
 
 
 class JobState(StrEnum):
-    """How far a job has come."""
+    """The state of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"

@@ -134,7 +134,7 @@ async def list_results(
     ] = [],  # noqa: B006
     label: Annotated[str, Query(max_length=200)] = "",
     predicted: Annotated[
-        str, Query(max_length=2000, description="Predicted class, of any side.")
+        str, Query(max_length=2000, description="Class predicted by either version.")
     ] = "",
     start: Annotated[int, Query(alias="from", ge=0)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,

@@ -14,7 +14,7 @@ from serve.workbench.loadtest.histogram import Histogram
 from serve.workbench.loadtest.observations.hints import GROUP, READY, WANTED
 from serve.workbench.loadtest.observed import TritonTimes
 from serve.workbench.loadtest.record import LATE, RecordWindow
-from serve.workbench.loadtest.reports.amounts import figures, rate_text, share_text, time_text
+from serve.workbench.loadtest.reports.amounts import rate_text, share_text, time_text
 from serve.workbench.loadtest.reports.bottleneck import bottleneck, overload
 from serve.workbench.loadtest.reports.counts import span
 from serve.workbench.loadtest.reports.objectives import judge_run
@@ -232,7 +232,7 @@ def _few(run: LoadRun) -> Iterator[str]:
         if 0 < round(count * (1 - share), 6) < _BEYOND:
             yield (
                 f"{count} calls are too few for a reliable {name}: only "
-                f"{figures(count * (1 - share))} of them are above it."
+                f"{round(count * (1 - share))} of them are above it."
             )
             return
 

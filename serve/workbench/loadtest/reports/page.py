@@ -186,7 +186,7 @@ def verdict_box(report: LoadReport, judged: Sequence[JudgedObjective], words: st
     kind, strong = ("", "Passed.") if passed else (" bad", "Failed.")
     colour = ' class="good"' if passed else ""
     missed = sum(not each.passed for each in judged)
-    told = f" {plural(missed, 'objective')} of {len(judged)} not met." if missed else ""
+    told = f" {missed} of {plural(len(judged), 'objective')} not met." if missed else ""
     more = "" if judged else f"<p>{escape(words)}</p>"
     return (
         f'<div class="verdict{kind}"><strong{colour}>{strong}</strong>{told}'

@@ -116,7 +116,7 @@ def _pool(run: LoadRun, course: RunCourse, pool: str) -> str:
     ]
     entries = [
         ("right", f"ready, {_range(ready)}"),
-        ("intended", f"wanted, {_range(wanted)}"),
+        ("intended", f"desired, {_range(wanted)}"),
         ("p99", f"demand, {_range(demand)}"),
     ]
     svg = replicas_svg(

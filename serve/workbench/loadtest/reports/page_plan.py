@@ -33,7 +33,7 @@ _PROTOCOLS = {
     LaneProtocol.HTTP_BINARY: "HTTP, binary",
     LaneProtocol.GRPC: "gRPC",
     LaneProtocol.GRPC_STREAM: "gRPC, streaming",
-    LaneProtocol.TFSERVING: "TensorFlow Serving's REST",
+    LaneProtocol.TFSERVING: "TensorFlow Serving REST",
 }
 
 
@@ -54,10 +54,10 @@ def generator_part(run: LoadRun, course: RunCourse) -> str:
         "Start delay, max": seconds(largest) if lag.count else "",
         "Started 10 ms late or more": share(summary.late_share(run)) if run.is_open else "",
         "Never started": count(never) if run.is_open else "",
-        "CPU of the busiest worker": f"{share(sum(busiest) / len(busiest))}, at most "
-        f"{share(max(busiest))} of a core",
+        "CPU of the busiest worker": f"{share(sum(busiest) / len(busiest))} of a core, "
+        f"max. {share(max(busiest))}",
         "CPU time, total": seconds(sum(each.cpu for each in generators)),
-        "In flight, max": count(max(each.in_flight for each in generators)),
+        "In flight, max (sampled)": count(max(each.in_flight for each in generators)),
         "Waiting for a connection, max": count(max(each.waiting for each in generators)),
     }
     return section("Load generator", facts(told) + _courses(course))
@@ -86,7 +86,8 @@ def plan_part(run: LoadRun) -> str:
     outline = run.outline
     lanes = outline["lanes"]
     has_weights = len(lanes) > 1
-    heads = ["Name", "Protocol", "Target", "Bodies", "Largest", "Rows", "Responses"]
+    heads = ["Name", "Protocol", "Target"]
+    heads += ["Request bodies", "Largest body", "Rows", "Response check"]
     if has_weights:
         heads.append("Weight")
     drawn = table(heads, (_lane(each, has_weights) for each in lanes), words=(0, 1, 2, 6))
@@ -121,7 +122,8 @@ def _plan_facts(outline: Mapping[str, Any]) -> dict[str, str]:
         "In flight per worker, max": count(outline.get("most")),
         "Seed": str(outline.get("seed", "")),
     }
-    return told | {str(name): str(text) for name, text in outline.get("labels", {}).items()}
+    labels = outline.get("labels", {})
+    return told | {str(name).capitalize(): str(text) for name, text in labels.items()}
 
 
 def arrivals_words(arrivals: Mapping[str, Any]) -> str:

@@ -120,7 +120,7 @@ _ENDED = (
 )
 _GAP = (
     "The gap between the lines is the waiting time before the calls were sent. "
-    "Generators that measure from the real start hide it (coordinated omission), but "
+    "Generators that measure from the actual start hide it (coordinated omission), but "
     "users experience the upper line."
 )
 _COUNTED = (
@@ -226,7 +226,7 @@ def run_tiles(run: LoadRun, row: SummaryRow) -> str:
         asked
         | {
             "Correct responses": f"{number(row.rate)}/s",
-            "Correct, of all calls": share(row.right / row.calls) if row.calls else "",
+            "Share correct": share(row.right / row.calls) if row.calls else "",
             "p50": seconds(row.latency.p50),
             "p99": seconds(row.latency.p99),
         }

@@ -23,6 +23,7 @@ from serve.workbench.loadtest.reports.page_words import (
     facts,
     figure,
     listed,
+    long_facts,
     number,
     reading,
     seconds,
@@ -120,10 +121,10 @@ def _gateway_facts(gateway: GatewayTimes) -> dict[str, str]:
     each = gateway.cpu / gateway.calls if gateway.calls else nan
     errors = ", ".join(f"{name} {count(many)}" for name, many in gateway.errors.items() if many)
     return {
-        "Calls": count(gateway.calls),
+        "Calls (without streams)": count(gateway.calls),
         "Time per call": seconds(gateway.whole),
         "Added by the gateway": seconds(gateway.added) if gateway.added is not None else "",
-        "Errors": errors,
+        "Errors by code": errors,
         "Retries": count(gateway.retries) if gateway.retries else "",
         "CPU per call": seconds(each) if isfinite(each) and gateway.cpu else "",
         "Memory": size(gateway.resident) if gateway.resident else "",
@@ -164,7 +165,7 @@ def _readings(
         known = [value for _, value in points if isfinite(value)]
         if known:
             lines.append(PlotLine(each.of, kind, points))
-            entries.append((kind, f"{_short(each.of)}, at most {bare(reading(max(known), unit))}"))
+            entries.append((kind, f"{_short(each.of)}, max. {bare(reading(max(known), unit))}"))
     if unit == "1" and all(value == 1 for line in lines for _, value in line.points):
         return ""  # replicas that were up all the time
     svg = readings_svg(
@@ -195,7 +196,12 @@ def routes_part(run: LoadRun, course: RunCourse) -> str:
     drawn = table(
         ("Version", "Selected by", "Calls", "Share"),
         (
-            (escape(each.version), escape(each.by) or "–", count(each.calls), share(each.share))
+            (
+                escape(each.version),
+                escape(each.by) or "unknown",
+                count(each.calls),
+                share(each.share),
+            )
             for each in found
         ),
         words=(0, 1),
@@ -261,13 +267,13 @@ def served_by(run: LoadRun) -> str:
         _NAMES.get(str(name), str(name)): _spoken(value)
         for name, value in run.observed.facts.items()
     }
-    return section("Server under test", facts(told))
+    return section("Server under test", long_facts(told))
 
 
 def _spoken(value: Any) -> str:
-    """`dynamic batching: preferred batch size 64, max queue delay microseconds 100`, flat."""
+    """`preferred_batch_size 64, max_queue_delay_microseconds 100`, flat."""
     if isinstance(value, Mapping):
-        pairs = ((str(name).replace("_", " "), _spoken(each)) for name, each in value.items())
+        pairs = ((str(name), _spoken(each)) for name, each in value.items())
         return ", ".join(f"{name} {text}" for name, text in pairs if text)
     if isinstance(value, list | tuple):
         return "; ".join(filter(None, map(_spoken, value)))

@@ -118,6 +118,11 @@ def facts(pairs: Mapping[str, str]) -> str:
     return _named("facts", pairs)
 
 
+def long_facts(pairs: Mapping[str, str]) -> str:
+    """The same with long texts, each over the whole width."""
+    return _named("facts wide", pairs)
+
+
 def _named(kind: str, pairs: Mapping[str, str]) -> str:
     shown = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"

@@ -18,6 +18,7 @@ dl.tiles { grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)) }
 dl.tiles dd { font-size: 1.25rem; line-height: 1.35 }
 dl.facts { margin: 0 0 1.2rem; display: grid; gap: .5rem 1.4rem;
   grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)) }
+dl.facts.wide { grid-template-columns: 1fr }
 dl.facts:last-child { margin: 0 } dl.facts div { min-width: 0 }
 dl.facts dd { font-variant-numeric: tabular-nums }
 h3 { margin: 0 0 .2rem } section > p { margin: 0 0 .8rem } section > p:last-child { margin: 0 }
