@@ -26,9 +26,8 @@ from serve.core.calls import Call, Verb
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.proxy.admission import Admission
-from serve.proxy.gateway import Gateway
+from serve.proxy.gateway import Gateway, LiveSnapshot
 from serve.proxy.health import Health
-from serve.proxy.live import LiveSnapshot
 from serve.proxy.loads import Loads
 from serve.telemetry import Meters
 from serve.triton import config as triton_config

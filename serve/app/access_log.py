@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from serve.app.access_log_file import LogFile
-from serve.app.traceparent import parent_of
+from serve.app.spans import parent_of
 from serve.core.calls import Account, Choice
 from serve.proxy.journal import EndedCall
 

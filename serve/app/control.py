@@ -1,14 +1,18 @@
-"""The control process: store, inventory, fleet, reconciler and admin API, put together."""
+"""The control process: store, inventory, fleet, reconciler and admin API, put together.
+
+The gateway as the control plane calls it for people: where it is, and what it is shown.
+"""
 
 import asyncio
 import contextlib
 import importlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
 
@@ -16,24 +20,23 @@ from serve.app.autoscaler import scaling_of
 from serve.app.batch_observation import observing_of
 from serve.app.benches import benches_of
 from serve.app.configuration import configuring_of
-from serve.app.discovery import discovering_of
+from serve.app.discovery import discovering_of, may_begin_empty, may_sleep_of
 from serve.app.features import Plane, build_features
-from serve.app.gateway import gateway_of
 from serve.app.identity import remember_gateway
 from serve.app.keda import keda_of
 from serve.app.membership import membership_of
 from serve.app.paths import LEADER_FILE, control_socket, store_place
 from serve.app.pools import pools_of, usual_pools
 from serve.app.publication import Publishing, delivery_of, storage_of
-from serve.app.scale_to_zero import may_begin_empty, may_sleep_of
 from serve.app.scrapes import scrape
 from serve.app.secret import shared_secret
-from serve.app.tls import HTTP, Tls
+from serve.app.tls import HTTP, Tls, client_context
 from serve.control.decisions import Decisions
 from serve.control.deliveries.agents import AgentDelivery
 from serve.control.deliveries.courier import Courier
 from serve.control.fleet import Fleet
-from serve.control.fleet_meters import FleetMeters
+from serve.control.fleet_meters import FleetMeters, missing_versions
+from serve.control.gateway import GatewayAddress, GatewayClient
 from serve.control.hint_samples import advised
 from serve.control.history import History
 from serve.control.inventory import Inventory
@@ -41,7 +44,6 @@ from serve.control.keys import KeyCommands
 from serve.control.live.sampler import LiveSampler
 from serve.control.live.sources import Sources
 from serve.control.management import ManagementCommands
-from serve.control.missing_versions import missing_versions
 from serve.control.models import Models
 from serve.control.placement import Placement, Rules
 from serve.control.reconciliation.busy_replicas import Steering
@@ -57,6 +59,25 @@ from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.settings import Settings, keys_are_required
 from serve.telemetry import Meters
+
+# --- the gateway as the control plane calls it for people -----------------------------------------
+
+
+def gateway_of(settings: Settings, words: str, *, guarded: Callable[[], bool]) -> GatewayClient:
+    """The data plane of these settings; `words` are the control plane's own key for it."""
+    http, grpc, metrics = settings.gateway_urls
+    secure = grpc.startswith("https://")
+    scraped = metrics if metrics.endswith("/metrics") else f"{metrics}/metrics"
+    place = GatewayAddress(http, grpc if secure else urlsplit(grpc).netloc, scraped)
+
+    def key() -> str:
+        return words if keys_are_required(settings, guarded()) else ""
+
+    return GatewayClient(place, key=key, trust=client_context(settings) if secure else None)
+
+
+# --- the control process --------------------------------------------------------------------------
+
 
 _log = logging.getLogger("servegate.control")
 

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from serve.app.internal_http import InternalConnection
 from serve.core.errors import Invalid
 from serve.core.snapshot import Snapshot
-from serve.proxy.live import LiveSnapshot
+from serve.proxy.gateway import LiveSnapshot
 
 _log = logging.getLogger("servegate.feed")
 POLL_TIMEOUT = 40.0  # seconds; the control plane answers after 25 at the latest

@@ -13,9 +13,8 @@ from serve.control.live.sources import Metered
 from serve.control.membership import Membership
 from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.reconciliation.keepers import Keepers
-from serve.control.reconciliation.looks import Looks
 from serve.control.reconciliation.proofs import Proof
-from serve.control.reconciliation.reconciler import ReplicaKeeper
+from serve.control.reconciliation.reconciler import Looks, ReplicaKeeper
 from serve.control.snapshots import Publisher
 from serve.core.errors import ServegateError
 from serve.core.replicas import Replica

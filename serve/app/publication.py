@@ -18,11 +18,10 @@ from serve.control.deliveries.folder import FolderDelivery
 from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.publication.checks import Checker
-from serve.control.publication.default_routes import DefaultRoutes
 from serve.control.publication.ensembles import PinnableVersions
 from serve.control.publication.garbage import Heap
 from serve.control.publication.pending_labels import Pending
-from serve.control.publication.pipeline import Pipeline
+from serve.control.publication.pipeline import DefaultRoutes, Pipeline
 from serve.control.publication.publications import Publications
 from serve.control.publication.records import IN_PROGRESS, Records
 from serve.control.publication.retention import Retention

@@ -8,11 +8,15 @@ one by the SDK's own variables (`OTEL_TRACES_SAMPLER`), which sample all by defa
 
 Attributes follow OpenTelemetry's semantic conventions for HTTP and RPC servers where these have a
 name for it; the others begin with `servegate.`.
+
+`traceparent`: the trace that a call belongs to; see W3C Trace Context, 3.2.
 """
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -28,7 +32,6 @@ from opentelemetry.trace import (
 )
 
 from serve import __version__
-from serve.app.traceparent import parent_of
 from serve.core.calls import Account
 from serve.core.errors import (
     DeadlineExceeded,
@@ -38,6 +41,36 @@ from serve.core.errors import (
 )
 from serve.proxy.journal import EndedCall
 from serve.wire.status import GRPC_NAMES
+
+# --- `traceparent` --------------------------------------------------------------------------------
+
+
+_FORM = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
+_SAMPLED = 1  # the lowest bit of the flags
+_ABSENT = {"0" * 32, "0" * 16}
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The caller's span, in hexadecimal digits; `is_sampled` says whether the caller records it."""
+
+    trace: str
+    span: str
+    is_sampled: bool
+
+
+def parent_of(traceparent: str) -> Parent | None:
+    """What the header says; None when it says nothing that can be used."""
+    match = _FORM.fullmatch(traceparent.strip())
+    if match is None or match[1] in _ABSENT or match[2] in _ABSENT:
+        return None
+    if traceparent.strip().startswith("00-") and match.end(3) != match.end():
+        return None  # version 00 ends there; later ones may say more
+    return Parent(match[1], match[2], bool(int(match[3], 16) & _SAMPLED))
+
+
+# --- openTelemetry --------------------------------------------------------------------------------
+
 
 Attributes = dict[str, str | int]
 

@@ -37,9 +37,8 @@ from serve.listeners.tfserving.facade import TfServing
 from serve.listeners.tfserving.grpc import TfServingGrpc
 from serve.listeners.tfserving.http import router
 from serve.proxy.admission import Admission
-from serve.proxy.gateway import Gateway
+from serve.proxy.gateway import Gateway, LiveSnapshot
 from serve.proxy.health import Health
-from serve.proxy.live import LiveSnapshot
 from serve.proxy.loads import Loads
 from serve.proxy.waiting_calls import Waking
 from serve.settings import Settings, is_loopback, keys_are_required

@@ -10,6 +10,8 @@ of it, and ends it exactly once:
 
 A call that ends before its replica is done with it leaves its slot behind: see `slots`.
 One snapshot is read per call, once, so a call sees one generation from its first line to its last.
+
+Live: the one reference to the snapshot in force; swapped whole, never edited.
 """
 
 import time
@@ -17,19 +19,52 @@ from collections.abc import Callable
 
 from serve.core.access import Access, Act, ApiKey
 from serve.core.calls import Call, Choice, Verb
-from serve.core.errors import Asleep, NotLoaded, ServegateError
+from serve.core.errors import Asleep, NoSnapshot, NotLoaded, ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.proxy.admission import Admission
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.health import Health
 from serve.proxy.journal import EndedCall, Journal
-from serve.proxy.live import LiveSnapshot
 from serve.proxy.loads import Loads
 from serve.proxy.routing import Routing
 from serve.proxy.slots import Slot
 from serve.proxy.waiting_calls import WaitingBytes, Waking
 from serve.telemetry import Meters
+
+# --- live -----------------------------------------------------------------------------------------
+
+
+class LiveSnapshot:
+    """Holds the snapshot that calls read. Generations never go backwards here."""
+
+    def __init__(self) -> None:
+        self.current: Snapshot | None = None  # None before the first one
+
+    def __repr__(self) -> str:
+        return f"<LiveSnapshot generation={self.generation}>"
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot in force; `NoSnapshot` before the first one."""
+        if self.current is None:
+            raise NoSnapshot
+        return self.current
+
+    @property
+    def generation(self) -> int:
+        """The generation in force, 0 before the first snapshot."""
+        return self.current.generation if self.current else 0
+
+    def swap(self, snapshot: Snapshot) -> bool:
+        """Put a newer snapshot in force; an older one or the same changes nothing."""
+        if snapshot.generation <= self.generation:
+            return False
+        self.current = snapshot
+        return True
+
+
+# --- the walk of a call ---------------------------------------------------------------------------
 
 
 class Gateway:

@@ -9,7 +9,7 @@ from app.scripted import Scripted, answer
 
 from serve.app.feed import Feed
 from serve.core.snapshot import Snapshot
-from serve.proxy.live import LiveSnapshot
+from serve.proxy.gateway import LiveSnapshot
 
 
 def snapshot(generation: int) -> bytes:

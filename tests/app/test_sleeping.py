@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.app.scale_to_zero import may_all_sleep, may_begin_empty
+from serve.app.discovery import may_all_sleep, may_begin_empty
 from serve.control.decisions import MODEL, POOL, Decisions
 from serve.control.storage.store import StoredEntry
 from serve.settings import Settings

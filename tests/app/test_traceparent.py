@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve.app.traceparent import Parent, parent_of
+from serve.app.spans import Parent, parent_of
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

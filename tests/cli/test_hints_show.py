@@ -9,8 +9,7 @@ from cli.commands import servegate
 from control.live.advised import model, told
 from workbench.loadtest.fake_sides import side
 
-from serve.capacity.scaling.demand import borne, enough
-from serve.capacity.scaling.policy import HELD
+from serve.capacity.scaling.policy import HELD, borne, enough_for
 from serve.capacity.scaling.signals import Bounds, Code, Reason
 from serve.cli.hints.arithmetic import Edges, changes, edges, lines
 from serve.cli.hints.view import allowed, number
@@ -85,7 +84,7 @@ def calls(demand: float, edge: float) -> str:
 
 
 def test_the_arithmetic_is_told_from_calls_to_replicas() -> None:
-    full = enough(2.31)
+    full = enough_for(2.31)
     assert list(lines(page(utilization=0.83, gpus=GPU))) == [
         "default: 3 replicas, 1 more than now",
         "  2 ready, 0 starting; bounds 1 to 8; as of 2023-11-14 22:13:20Z",

@@ -11,8 +11,7 @@ from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
 from serve.control.models import Models
 from serve.control.reconciliation.busy_replicas import Steering
-from serve.control.reconciliation.looks import Looks
-from serve.control.reconciliation.reconciler import ReplicaKeeper
+from serve.control.reconciliation.reconciler import Looks, ReplicaKeeper
 from serve.control.versions import PublishedVersion
 from serve.core.errors import Unavailable
 from serve.core.flavours import UNKNOWN

@@ -14,11 +14,10 @@ from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
 from serve.control.publication.checks import Checker, ReadModel
-from serve.control.publication.default_routes import DefaultRoutes
 from serve.control.publication.ensembles import PinnableVersions
 from serve.control.publication.garbage import Heap
 from serve.control.publication.pending_labels import Pending
-from serve.control.publication.pipeline import Pipeline
+from serve.control.publication.pipeline import DefaultRoutes, Pipeline
 from serve.control.publication.publications import PublicationRequest, Publications
 from serve.control.publication.records import Records
 from serve.control.publication.retention import Retention

@@ -7,8 +7,7 @@ from builders import Clock, ControlPlane, replica, write_model
 
 from serve.control.barred_versions import Barring
 from serve.control.fleet import LOADING, Fleet
-from serve.control.fleet_meters import FleetMeters
-from serve.control.missing_versions import missing_versions
+from serve.control.fleet_meters import FleetMeters, missing_versions
 from serve.control.observations import FlavourChoice, LoadFailure
 
 

@@ -9,8 +9,7 @@ from builders import ControlPlane, replica, until, write_model
 
 from serve.control.membership import Membership
 from serve.control.reconciliation.keepers import Keepers
-from serve.control.reconciliation.looks import Looks
-from serve.control.reconciliation.reconciler import ReplicaKeeper
+from serve.control.reconciliation.reconciler import Looks, ReplicaKeeper
 from serve.core.replicas import Replica
 
 from .keeping import FakeDelivery, FakeProof, FakeTriton

@@ -8,8 +8,7 @@ from builders import ControlPlane, replica, write_model
 
 from serve.control.models import By
 from serve.control.observations import LoadFailure
-from serve.control.reconciliation.looks import PER_SECOND, Looks
-from serve.control.reconciliation.reconciler import REPEATED, Resting
+from serve.control.reconciliation.reconciler import PER_SECOND, REPEATED, Looks, Resting
 
 HELD = {"m": (1, 2)}
 Change = Callable[[ControlPlane], Awaitable[object]]

@@ -4,7 +4,7 @@ import pytest
 from builders import snapshot
 
 from serve.core.errors import NoSnapshot
-from serve.proxy.live import LiveSnapshot
+from serve.proxy.gateway import LiveSnapshot
 
 
 def test_before_the_first_snapshot_there_is_none() -> None:

@@ -11,8 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from serve.admin.api import schemas
 from serve.admin.api.context import InControl
-from serve.control.live.sampler import LiveSampler
-from serve.control.live.viewers import Viewer
+from serve.control.live.sampler import LiveSampler, Viewer
 
 HEARTBEAT = 10.0  # seconds without a sample until something is sent all the same
 LONGEST = 600.0  # seconds of one stream: the key is looked at again with the next

@@ -37,6 +37,14 @@ capacity for as long as a start takes. So a level of replicas is kept when, over
 
 So what comes back once in start ÷ `PRICE`, twenty starts, stays. What is kept is busy all the time
 when it is needed again, until more have started.
+
+How many replicas bear a demand: what is busy all the time, and some to spare.
+
+Chance is larger in small pools: of n that are busy on average, √n more or fewer are at times. So
+what is spare grows with the root (Halfin and Whitt, 1981); in large pools it is a share, since a
+capacity that was learned is not exact, and calls are not shared out evenly.
+
+    replicas ≥ busy + `SPARE` · √busy     and     replicas ≥ busy ÷ `UP`
 """
 
 import math
@@ -45,8 +53,6 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from types import MappingProxyType
 
-from serve.capacity.scaling.demand import enough as enough_for
-from serve.capacity.scaling.demand import whole
 from serve.capacity.scaling.signals import (
     Bounds,
     Code,
@@ -56,6 +62,29 @@ from serve.capacity.scaling.signals import (
     ReplicaHint,
     invalid,
 )
+
+# --- how many replicas bear a demand --------------------------------------------------------------
+
+
+SPARE = 0.45
+UP = 0.9  # share of the time for which replicas may be busy
+
+
+def whole(replicas: float) -> int:
+    """Rounded up, but for what is only the arithmetic's."""
+    return math.ceil(replicas - 1e-9)
+
+
+def enough_for(busy: float) -> int:
+    """Replicas for a demand in replicas that would be busy all the time."""
+    return whole(max(busy + SPARE * math.sqrt(busy), busy / UP))
+
+
+def borne(replicas: int) -> float:
+    """The highest demand for which so many are enough."""
+    root = (math.sqrt(SPARE**2 + 4 * replicas) - SPARE) / 2
+    return min(root**2, replicas * UP)
+
 
 # --- the memory of a pool -------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The arithmetic of a hint in words and numbers, from what the gateway tells of it.
 
 a model's demand   calls per second ÷ what a replica bears, and what is reckoned on top
-wanted             the demand of all, and some to spare: `capacity/scaling/demand.py`
+wanted             the demand of all, and some to spare: `capacity/scaling/policy.py`
 changes            the demand at which the number is another, and what each reason asks for
 """
 
@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from serve.capacity.scaling.demand import borne, enough
-from serve.capacity.scaling.policy import HELD
+from serve.capacity.scaling.policy import HELD, borne, enough_for
 from serve.capacity.scaling.signals import Code
 from serve.capacity.scaling.texts import replicas
 from serve.cli.hints.view import Page, allowed, head, number
@@ -214,7 +213,7 @@ def _reckoned(page: Page) -> Iterator[str]:
         return
     if len(page["models"]) != 1:
         yield f"  total: {demand:.3g}"
-    full = enough(demand)
+    full = enough_for(demand)
     yield "replicas:"
     yield f"  {demand:.3g} plus spare capacity: {replicas(full)}{_each(demand, full)}"
     there = page["ready"] + page["starting"]

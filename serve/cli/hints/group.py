@@ -3,7 +3,7 @@
 import typer
 
 from serve.cli.features import add_command
-from serve.cli.hints import explain, set, show, watch
+from serve.cli.hints import set, show, watch
 from serve.cli.panels import Grouped
 
 app = typer.Typer(
@@ -14,6 +14,6 @@ app = typer.Typer(
 )
 app.command("show")(show.show)
 app.command("watch")(watch.watch)
-app.command("explain")(explain.explain)
+app.command("explain")(show.explain)
 app.command("set", cls=Grouped)(set.set_pool)
 add_command(app, "simulator.cli.simulate", "simulate", under="hints")

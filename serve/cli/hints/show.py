@@ -1,4 +1,7 @@
-"""`servegate hints show`: how many replicas pools should have now, and why."""
+"""`servegate hints show`: how many replicas pools should have now, and why.
+
+`servegate hints explain`: how a hint was reckoned, and what would change it.
+"""
 
 from typing import Annotated
 
@@ -7,6 +10,9 @@ import typer
 from serve.cli.client import connect, segment
 from serve.cli.options import AdminUrl, AsJson, KeyFile
 from serve.cli.output import as_json, say, table
+
+# --- `servegate hints show` -----------------------------------------------------------------------
+
 
 Pool = Annotated[str, typer.Argument(metavar="POOL", help="Pool to explain.")]
 AnyPool = Annotated[str, typer.Argument(metavar="POOL", help="Pool to show (default: all pools).")]
@@ -42,3 +48,28 @@ def show(
         table(HEADS, [row(page) for page in pages])
     else:
         say("no hints yet; the first ones appear a few seconds after the start")
+
+
+# --- `servegate hints explain` --------------------------------------------------------------------
+
+
+def explain(
+    pool: Pool,
+    admin_url: AdminUrl = None,
+    key_file: KeyFile = None,
+    json: AsJson = False,
+) -> None:
+    """Explain the scaling hint of a pool.
+
+    Shows the demand, the capacity of a replica, and what would change the hint.
+
+    Example: servegate hints explain default
+    """
+    from serve.cli.hints import arithmetic
+
+    page = connect(admin_url, key_file).get(f"/api/hints/{segment(pool)}")
+    if json:
+        as_json(arithmetic.document(page))
+        return
+    for line in arithmetic.lines(page):
+        typer.echo(line)

@@ -10,6 +10,11 @@
 Each step can be done again and gives the same, so whoever starts after a crash goes on from what
 the records say. What is wrong with the version makes it FAILED, with every reason; where only the
 surroundings fail (storage, database, disk) the step is tried again after a growing pause.
+
+Holding: publishing a version moves no calls, so what serves by default is written down first.
+
+A model without a route serves its newest version. Before another one may come, the route gets what
+serves now; from then on people decide.
 """
 
 import asyncio
@@ -20,17 +25,54 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from serve.control.artifacts.storage import ArtifactStorage
+from serve.control.decisions import ROUTE
 from serve.control.models import By
 from serve.control.publication.checks import Checker
-from serve.control.publication.default_routes import DefaultRoutes
 from serve.control.publication.numbers import manifest_of, name_in_triton
 from serve.control.publication.records import IN_PROGRESS, SERVEGATE, Records
 from serve.control.publication.trials import Trials
 from serve.control.uploads.uploads import Uploads
 from serve.control.versions import PublishedVersion
-from serve.core.errors import CannotStart, CheckFailed, NoSpace, ServegateError, Unavailable
+from serve.core.errors import (
+    CannotStart,
+    CheckFailed,
+    NoSpace,
+    PreconditionFailed,
+    ServegateError,
+    Unavailable,
+)
 from serve.core.versions import CONFIG, VersionFile, VersionState
 from serve.processes.failpoints import reach
+
+# --- holding --------------------------------------------------------------------------------------
+
+
+class DefaultRoutes:
+    """Keeps the calls of a model where they are. `serving_now` gives the version they go to."""
+
+    def __init__(self, records: Records, serving_now: Callable[[str], int | None]) -> None:
+        self._records = records
+        self._serving_now = serving_now
+
+    def __repr__(self) -> str:
+        return f"<DefaultRoutes {self._records}>"
+
+    async def hold(self, model: str, newcomer: int) -> None:
+        """Pin what serves now, before this version comes; nothing where there is a route."""
+        serving = self._serving_now(model)
+        if serving in (None, newcomer) or self._records.decisions.split(model) is not None:
+            return
+        reason = f"traffic stays on version {serving} while version {newcomer} is published"
+        try:
+            await self._records.set(
+                ROUTE, model, {"split": {str(serving): 100}}, By(SERVEGATE, reason)
+            )
+        except PreconditionFailed:
+            pass  # somebody has just set one
+
+
+# --- the pipeline ---------------------------------------------------------------------------------
+
 
 _log = logging.getLogger("servegate.pipeline")
 TICK = 1.0  # seconds between two looks at the records, which others may write, too

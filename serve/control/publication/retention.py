@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
-from serve.control.publication.default_routes import DefaultRoutes
 from serve.control.publication.ensembles import PinnableVersions, ensembles_with, parts_of
 from serve.control.publication.garbage import Garbage, Heap
+from serve.control.publication.pipeline import DefaultRoutes
 from serve.control.publication.records import Records
 from serve.control.registry import Loadable
 from serve.control.versions import PublishedVersion

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serve.model_files.reader import KEPT
-from serve.processes.memory import free_memory
+from serve.processes.kernel import free_memory
 
 SHARE = 0.75  # of the memory that is free
 SECONDS = 1800.0

@@ -22,8 +22,7 @@ from typing import Any
 
 from serve.core.errors import CannotStart, Invalid
 from serve.processes.children import Exit
-from serve.processes.kernel import die_with
-from serve.processes.memory import free_memory
+from serve.processes.kernel import die_with, free_memory
 from serve.workbench.loadtest.plan import LoadPlan
 from serve.workbench.loadtest.record import Record, RecordWindow
 

@@ -18,13 +18,51 @@ knative/serving `pkg/autoscaler/scaling/autoscaler.go`, `multiscaler.go`, and
 
 Where they leave something to what surrounds them, it is kind to them here: values are a second old
 at most, where scrapes and pushes take 10 to 30 s, and HPA may double at each of its rounds.
+
+Windows: what was seen in the last seconds, as metrics systems keep it.
 """
 
 import math
 from abc import ABC, abstractmethod
+from collections import deque
 
 from serve.workbench.simulator.seen import SeenTick
-from serve.workbench.simulator.windows import TickWindow
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+class TickWindow:
+    """Values of the last seconds, tick by tick; a value that is as old as the window is gone."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._times: deque[float] = deque()
+        self.values: deque[float] = deque()
+
+    def __repr__(self) -> str:
+        return f"<TickWindow of {self._seconds:g} s, {len(self.values)} values>"
+
+    def add(self, at: float, value: float) -> None:
+        """One tick's."""
+        self._times.append(at)
+        self.values.append(value)
+        while self._times[0] <= at - self._seconds:
+            self._times.popleft()
+            self.values.popleft()
+
+    @property
+    def total(self) -> float:
+        """0 without any."""
+        return sum(self.values)
+
+    @property
+    def mean(self) -> float:
+        """0 without any."""
+        return sum(self.values) / len(self.values) if self.values else 0.0
+
+
+# --- baselines ------------------------------------------------------------------------------------
+
 
 _EXACT = 1e-9  # what is only the arithmetic's
 

@@ -25,11 +25,17 @@ import numpy as np
 from serve.capacity.scaling import policy
 from serve.capacity.scaling.replica_capacity import Learned
 from serve.capacity.scaling.signals import Bounds, ModelSignal, PoolSignal
-from serve.workbench.simulator.baselines import Fixed, HpaCalls, HpaUtilisation, Kpa, Ray
+from serve.workbench.simulator.baselines import (
+    Fixed,
+    HpaCalls,
+    HpaUtilisation,
+    Kpa,
+    Ray,
+    TickWindow,
+)
 from serve.workbench.simulator.fleet import simulate
 from serve.workbench.simulator.loads import Floats, arrivals
 from serve.workbench.simulator.seen import FleetCourse, SeenTick, SimulatedScaler, SimulatedServer
-from serve.workbench.simulator.windows import TickWindow
 
 # --- this project's policy in a fleet -------------------------------------------------------------
 

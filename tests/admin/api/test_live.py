@@ -15,8 +15,7 @@ from control.live.watched import Scene
 
 from serve.admin.api.live import LiveView, events
 from serve.app.http_server import HttpServer
-from serve.control.live.sampler import MOST_VIEWERS, LiveSampler
-from serve.control.live.viewers import Viewer
+from serve.control.live.sampler import MOST_VIEWERS, LiveSampler, Viewer
 
 
 class Watched:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from serve.capacity.scaling.demand import UP, borne, enough
+from serve.capacity.scaling.policy import UP, borne, enough_for
 
 
 def test_nothing_needs_nobody() -> None:
-    assert (enough(0.0), borne(0)) == (0, 0.0)
+    assert (enough_for(0.0), borne(0)) == (0, 0.0)
 
 
 def test_small_pools_have_a_larger_share_to_spare() -> None:
@@ -17,5 +17,5 @@ def test_small_pools_have_a_larger_share_to_spare() -> None:
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 10, 16, 17, 100, 5000])
 def test_so_many_are_enough_for_what_they_bear_and_for_no_more(replicas: int) -> None:
-    assert enough(borne(replicas)) == replicas
-    assert enough(borne(replicas) + 1e-6) == replicas + 1
+    assert enough_for(borne(replicas)) == replicas
+    assert enough_for(borne(replicas) + 1e-6) == replicas + 1

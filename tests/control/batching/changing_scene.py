@@ -17,8 +17,7 @@ from serve.control.batching.reconfiguration import ChangeRequest
 from serve.control.batching.rollout import Rollouts
 from serve.control.models import By
 from serve.control.reconciliation.keepers import Keepers
-from serve.control.reconciliation.looks import Looks
-from serve.control.reconciliation.reconciler import ReplicaKeeper
+from serve.control.reconciliation.reconciler import Looks, ReplicaKeeper
 from serve.control.revision import CONFIGURATION
 from serve.control.storage.store import StoreEdit
 from serve.control.versions import VERSION, PublishedVersion

@@ -4,7 +4,7 @@ import asyncio
 
 from loops import in_loop
 
-from serve.control.live.viewers import WAITING, Viewer
+from serve.control.live.sampler import WAITING, Viewer
 
 
 @in_loop

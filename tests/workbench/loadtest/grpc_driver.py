@@ -17,7 +17,7 @@ def drive(lane: Any, rounds: list[int], *, most: int, timeout: float) -> dict[st
     """The whole run."""
     import gevent
 
-    from serve.workbench.loadtest.engine.grpc import grpc_sender
+    from serve.workbench.loadtest.engine.worker import grpc_sender
 
     sender = grpc_sender(lane, most=most, timeout=timeout, clock=time.perf_counter)
 

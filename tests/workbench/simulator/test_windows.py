@@ -1,6 +1,6 @@
 """Windows: what is as old as the window is gone."""
 
-from serve.workbench.simulator.windows import TickWindow
+from serve.workbench.simulator.baselines import TickWindow
 
 
 def test_a_window_holds_the_last_seconds() -> None:

@@ -38,7 +38,7 @@ def inspect(
     """
     import asyncio
 
-    from serve.workbench.conversion.sources.inspector import inspect
+    from serve.workbench.conversion.sources.inspection import inspect
 
     found = asyncio.run(inspect(source, signature=signature))
     if json:

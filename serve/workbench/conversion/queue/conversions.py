@@ -16,11 +16,10 @@ from serve.control.uploads.upload import UploadKind
 from serve.control.uploads.uploads import Uploads
 from serve.core.errors import Conflict, Invalid, NotServed, Unavailable
 from serve.core.names import check_label, check_model_name
-from serve.workbench.conversion.queue.converter import Converter
 from serve.workbench.conversion.queue.job import AGAIN, ConversionOrder, Job, JobState
 from serve.workbench.conversion.queue.jobs import Jobs
 from serve.workbench.conversion.queue.sources import ConversionSource
-from serve.workbench.conversion.queue.workshop import Workshop
+from serve.workbench.conversion.queue.workshop import Converter, Workshop
 from serve.workbench.conversion.report import ConversionReport
 
 MOST_WAITING = 32

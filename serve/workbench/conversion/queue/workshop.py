@@ -13,6 +13,8 @@ The result of a conversion: the files of a version, where they come from, and wh
 
 What people read names no folder of this machine: paths are those of the upload, and the command of
 a report can be typed where the source lies.
+
+What the jobs need of a converter: the child process in production, a script in tests.
 """
 
 import asyncio
@@ -25,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
@@ -43,14 +45,36 @@ from serve.core.errors import (
     Unavailable,
 )
 from serve.core.versions import CONVERSION, CONVERSION_PAGE, VersionFile, VersionState
-from serve.workbench.conversion.events import failure_facts
+from serve.workbench.conversion.events import OnEvent, failure_facts
 from serve.workbench.conversion.faults import failed
-from serve.workbench.conversion.queue.converter import Converter
 from serve.workbench.conversion.queue.job import Job, JobState
 from serve.workbench.conversion.queue.jobs import Jobs
 from serve.workbench.conversion.queue.progress import ConversionProgress, plain
 from serve.workbench.conversion.queue.sources import ConversionSource
 from serve.workbench.conversion.report import ConversionReport
+from serve.workbench.conversion.request import ConversionRequest
+
+# --- what the jobs need of a converter ------------------------------------------------------------
+
+
+class Converter(Protocol):
+    """Converts one source at a time into a folder, under the limits that the operator has set."""
+
+    async def convert(
+        self, request: ConversionRequest, base: Path, work: Path, on_event: OnEvent
+    ) -> ConversionReport:
+        """Convert and judge; what comes of it lies in `work`. Paths are relative to `base`.
+
+        `ConversionFailed`, or `GateRefused` with the report in `work`. Cancelled, it leaves no
+        process behind.
+        """
+
+    def write(self, work: Path, report: ConversionReport, *, name: str, out: Path) -> Path:
+        """Write the model folder `out/name` that can be published; gives its path."""
+
+    def render(self, report: ConversionReport) -> str:
+        """The report as a page of HTML."""
+
 
 # --- the result of a conversion -------------------------------------------------------------------
 

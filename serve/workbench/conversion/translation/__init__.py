@@ -4,12 +4,11 @@
 read, `translate` makes the graph, and `SourceModel` is what that graph is held against.
 """
 
-from serve.workbench.conversion.translation.channels import channels_first
 from serve.workbench.conversion.translation.handlers import known_operators
 from serve.workbench.conversion.translation.prepared_copy import prepare
 from serve.workbench.conversion.translation.source_kinds import OpenedSource, open_source
 from serve.workbench.conversion.translation.source_model import SourceModel
-from serve.workbench.conversion.translation.translation import translate
+from serve.workbench.conversion.translation.translation import channels_first, translate
 
 __all__ = [
     "OpenedSource",

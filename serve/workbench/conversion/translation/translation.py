@@ -12,13 +12,18 @@ A translation counts only when the log has no error: without a look at it, an op
 counterpart stays in the graph, which nothing can load.
 
 One signature of a SavedModel as a frozen graph: weights are constants, calls are inlined.
+
+Inputs that a converted model takes with their channels first.
+
+TensorFlow keeps images as rows, columns, channels; many clients have them as channels, rows,
+columns. The converted model may take the latter; then its signature is not the source's.
 """
 
 import gc
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,15 +33,44 @@ import tensorflow as tf
 from tf2onnx import optimizer, tf_loader, tfonnx, utils
 
 from serve.core.errors import ConversionFailed
-from serve.tensors.signature import ModelSignature
+from serve.tensors.signature import ModelSignature, ModelTensor
 from serve.workbench.conversion.events import Tell
 from serve.workbench.conversion.faults import failed
 from serve.workbench.conversion.graphs.names import without_calls
 from serve.workbench.conversion.request import ConversionRequest
 from serve.workbench.conversion.translation import handlers
-from serve.workbench.conversion.translation.channels import TO_FIRST, TO_LAST
 from serve.workbench.conversion.translation.order import by_keys, make_orders_repeatable
 from serve.workbench.conversion.translation.source_model import SourceModel
+
+# --- channels -------------------------------------------------------------------------------------
+
+
+TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # axes, as transposing takes them
+
+
+def channels_first(signature: ModelSignature, names: Collection[str]) -> ModelSignature:
+    """The signature with these inputs channels first; `unsupported_input` for what is no image."""
+    if lost := sorted(set(names) - {spec.name for spec in signature.inputs}):
+        raise failed(
+            "unsupported_input",
+            f"there is no input '{lost[0]}' for --nchw",
+            hint=f"use one of {', '.join(spec.name for spec in signature.inputs)}",
+        )
+    return replace(
+        signature,
+        inputs=tuple(_turned(each) if each.name in names else each for each in signature.inputs),
+    )
+
+
+def _turned(spec: ModelTensor) -> ModelTensor:
+    if spec.shape is None or len(spec.shape) != len(TO_FIRST):
+        raise failed(
+            "unsupported_input",
+            f"input '{spec.name}' does not have four dimensions",
+            hint="use --nchw only for images",
+        )
+    return replace(spec, shape=tuple(spec.shape[axis] for axis in TO_FIRST))
+
 
 # --- one signature of a SavedModel as a frozen graph ----------------------------------------------
 

@@ -1,4 +1,9 @@
-"""One worker of a run: connections to every lane, and the driver that makes its share of calls."""
+"""One worker of a run: connections to every lane, and the driver that makes its share of calls.
+
+gRPC calls of a lane: unary ones as frames of our own, those over streams with grpcio.
+"""
+
+from __future__ import annotations
 
 import gc
 import resource
@@ -9,11 +14,28 @@ import gevent
 
 from serve.workbench.loadtest.engine.driver import run_plan
 from serve.workbench.loadtest.engine.events import Tell
-from serve.workbench.loadtest.engine.grpc import grpc_sender
+from serve.workbench.loadtest.engine.grpc_unary import unary_sender
 from serve.workbench.loadtest.engine.http import http_sender
 from serve.workbench.loadtest.engine.senders import Sender
 from serve.workbench.loadtest.plan import Lane, LaneProtocol, LoadPlan
 from serve.workbench.loadtest.record import RecordWindow
+
+# --- gRPC calls of a lane -------------------------------------------------------------------------
+
+
+def grpc_sender(lane: Lane, *, most: int, timeout: float, clock: Callable[[], float]) -> Sender:
+    """The sender of a gRPC lane, with at most so many calls in flight. `timeout` is in seconds."""
+    if lane.protocol is not LaneProtocol.GRPC_STREAM:
+        return unary_sender(lane, most=most, timeout=timeout, clock=clock)
+    from serve.workbench.loadtest.engine.grpc_stream import (
+        StreamSender,  # grpcio, which is slow to import
+    )
+
+    return StreamSender(lane, most=most, timeout=timeout, clock=clock)
+
+
+# --- one worker of a run --------------------------------------------------------------------------
+
 
 _BESIDE = 100  # descriptors that are not connections
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from serve.core.errors import ConversionFailed
-from serve.workbench.conversion.sources.inspection import Inspection
-from serve.workbench.conversion.sources.inspector import inspect
+from serve.workbench.conversion.sources.inspection import Inspection, inspect
 from serve.workbench.conversion.sources.keras_config import Layer
 from serve.workbench.conversion.sources.kinds import SourceKind
 from serve.workbench.conversion.sources.operator_scan import Operator
