@@ -1,6 +1,6 @@
 """`servegate route`: the traffic split of a model."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -8,7 +8,7 @@ from serve.cli.client import connect, segment
 from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
-from serve.core.routes import Split
+from serve.core.routes import RouteMatch, Split, check_sticky, weights_json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,6 +40,10 @@ def show_route(
             for version, weight in route["split"].items()
         ],
     )
+    if route.get("sticky"):  # an older gateway has neither
+        say(f"sticky: each value of {route['sticky']} stays with one version")
+    for match in route.get("matches", ()):
+        say(f"match: {RouteMatch.from_json(match)}")
     if not route["routed"]:
         say(
             "no route is set, so the newest version gets all traffic; set one with: "
@@ -56,6 +60,25 @@ def set_route(
             metavar="VERSION=WEIGHT", help="Relative weight of each version, for example 1=90 2=10."
         ),
     ],
+    sticky: Annotated[
+        str | None,
+        typer.Option(
+            "--sticky",
+            metavar="key|request-id|header:NAME|none",
+            help="Keep all calls with the same API key, x-request-id or header value on one "
+            "version (default: unchanged).",
+        ),
+    ] = None,
+    match: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--match",
+            metavar="'header:NAME=VALUE|key:ID VERSION=WEIGHT…'",
+            help="Give calls with this header value or API key a split of their own; * and ? match "
+            "any characters (repeatable; the first match applies; 'none' removes all; default: "
+            "unchanged).",
+        ),
+    ] = None,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -64,10 +87,18 @@ def set_route(
 
     The command returns once every gateway worker uses the new split.
 
-    Example: servegate route set digits 1=90 2=10
+    Example: servegate route set digits 1=90 2=10 --sticky header:x-user-id
+
+    Example: servegate route set digits 1=100 2=0 --match 'header:x-team=blue 2=100'
     """
     split = Split.parse(shares)
-    body = {"split": {str(version): weight for version, weight in split.shares}}
+    body: dict[str, Any] = {"split": weights_json(split)}
+    if sticky is not None:
+        body["sticky"] = "" if sticky == "none" else sticky
+        check_sticky(body["sticky"])
+    if match:
+        given = () if match == ["none"] else map(RouteMatch.parse, match)
+        body["matches"] = [one.to_json() for one in given]
     path = f"/api/routes/{segment(name)}"
     shown = f"{split}" if split.total == 100 else f"{split} ({split.percent})"
     tell_done(

@@ -27,7 +27,7 @@ from serve.control.storage.store import Key, StoredEntry
 from serve.control.versions import VERSION, PublishedVersion, version_of
 from serve.core.access import ApiKey as AccessKey
 from serve.core.access import Role
-from serve.core.routes import Split
+from serve.core.routes import Route
 from serve.core.versions import VersionState
 
 ROUTE, LABEL, MODEL, KEY = "route", "label", "model", "key"
@@ -78,10 +78,10 @@ class Decisions:
         """The stored body and revision of one thing; `UNSET` when nobody has set it."""
         return self.entries.get((kind, key), UNSET)
 
-    def split(self, model: str) -> Split | None:
-        """The split that was set for a model."""
+    def route(self, model: str) -> Route | None:
+        """The route that was set for a model."""
         body = self.entry(ROUTE, model).body
-        return split_of(body) if body else None
+        return Route.from_json(body) if body else None
 
     def labels(self, model: str) -> dict[str, int]:
         """The labels of a model and the versions they name."""
@@ -150,11 +150,6 @@ def key_of(identity: str, body: Mapping[str, Any]) -> AccessKey:
     return AccessKey(
         identity, body["digest"], Role(body["role"]), tuple(body["models"]), body["expires"]
     )
-
-
-def split_of(body: Mapping[str, Any]) -> Split:
-    """The split in a stored route."""
-    return Split.of({int(version): int(weight) for version, weight in body["split"].items()})
 
 
 def label_key(model: str, label: str) -> str:

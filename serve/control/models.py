@@ -29,7 +29,7 @@ from serve.core.errors import (
 )
 from serve.core.names import check_label
 from serve.core.objectives import Objective
-from serve.core.routes import Split
+from serve.core.routes import Route, RouteMatch, Split
 from serve.core.versions import VersionState
 
 # --- waiting --------------------------------------------------------------------------------------
@@ -133,14 +133,28 @@ class Models:
         """One version as it is seen now; `UnknownModel`, `UnknownVersion`."""
         return self._statuses.version(name, number)
 
-    async def set_route(self, name: str, split: Split, by: By) -> Written:
+    async def set_route(
+        self,
+        name: str,
+        split: Split,
+        by: By,
+        *,
+        sticky: str | None = None,
+        matches: tuple[RouteMatch, ...] | None = None,
+    ) -> Written:
         """Divide a model's calls; every version that gets calls must be ready somewhere.
 
-        A version with weight 0 need not be ready, but it must exist.
+        A version with weight 0 need not be ready, but it must exist. What is None stays as it is.
         """
-        body = {"split": {str(version): weight for version, weight in split.shares}}
         async with self.referring:
-            for version, weight in split.shares:
+            set_before = self._decisions().route(name) or Route(split)
+            route = Route(
+                split,
+                set_before.sticky if sticky is None else sticky,
+                set_before.matches if matches is None else matches,
+            )
+            body = route.to_json()
+            for version, weight in route.weights.items():
                 if weight:
                     self._require_ready(name, version)
                 else:
@@ -238,7 +252,7 @@ class Models:
 
         Before any may be called it is the one to which they will go; None when that has failed.
         """
-        if self._decisions().split(name) is not None:
+        if self._decisions().route(name) is not None:
             return None
         view = self._publisher.snapshot.models.get(name)
         if view and view.targets:

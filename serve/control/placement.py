@@ -169,10 +169,10 @@ def _called(
 ) -> set[Name]:
     found: set[Name] = set()
     for model in {model for model, _ in published}:
-        split = decisions.split(model)
-        found.update((model, number) for number in (split.versions if split else ()))
+        route = decisions.route(model)
+        found.update((model, number) for number in (route.versions if route else ()))
         found.update((model, number) for number in decisions.labels(model).values())
-        if split is None:
+        if route is None:
             newest = max(number for one, number in published if one == model)
             if newest > max(plain.get(model, ()), default=0):
                 found.add((model, newest))

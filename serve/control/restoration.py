@@ -13,18 +13,26 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from serve.control.decisions import LABEL, MODEL, POOL, ROUTE, SERVING, Decisions, split_of
+from serve.control.decisions import LABEL, MODEL, POOL, ROUTE, SERVING, Decisions
 from serve.control.history import Restore
 from serve.control.models import By, Written
 from serve.control.revision import CONFIGURATION
 from serve.core.errors import Invalid, PreconditionFailed
-from serve.core.routes import Split
+from serve.core.routes import Route, RouteMatch, Split
 
 
 class Commands(Protocol):
     """What changes routes, labels and models, with all checks: `control.models.Models`."""
 
-    async def set_route(self, name: str, split: Split, by: By) -> Written:
+    async def set_route(
+        self,
+        name: str,
+        split: Split,
+        by: By,
+        *,
+        sticky: str | None = None,
+        matches: tuple[RouteMatch, ...] | None = None,
+    ) -> Written:
         """Divide a model's calls."""
 
     async def set_label(self, name: str, label: str, version: int, by: By) -> Written:
@@ -110,7 +118,10 @@ class RestoreCommands:
                 why="a route cannot be removed, only changed",
                 try_this=f"servegate route set {key} VERSION=100",
             )
-        return await self._commands.set_route(key, split_of(body), by)
+        route = Route.from_json(body)
+        return await self._commands.set_route(
+            key, route.split, by, sticky=route.sticky, matches=route.matches
+        )
 
     async def _label(self, key: str, body: Any, by: By) -> Written:
         model, _, label = key.rpartition(":")

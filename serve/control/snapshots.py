@@ -97,7 +97,7 @@ def _view(
                 targets[version] = VersionTarget(
                     model.name, version, one.name, version, flavour, holders, inside
                 )
-    decided = decisions.split(model.name)
+    route = decisions.route(model.name)
     failed = any(one.name in failing for one in model.loadables)
     is_whole = failed or wanted <= targets.keys()
     asleep = not is_whole and any(map(may_sleep, pools)) and _is_asleep(pools, fleet)
@@ -106,11 +106,13 @@ def _view(
         name=model.name,
         targets=MappingProxyType(dict(sorted(targets.items()))),
         labels=MappingProxyType(decisions.labels(model.name)),
-        split=decided or (Split.of({max(served): 100}) if served else None),
-        routed=decided is not None,
+        split=route.split if route else (Split.of({max(served): 100}) if served else None),
+        routed=route is not None,
         sequences=bool(sequences),
         failed=failed,
         asleep=asleep,
+        sticky=route.sticky if route else "",
+        matches=route.matches if route else (),
     )
 
 

@@ -23,7 +23,7 @@ from serve.control.registry import Loadable, Model
 from serve.control.snapshots import Publisher
 from serve.control.versions import PublishedVersion
 from serve.core.errors import UnknownModel, UnknownVersion
-from serve.core.routes import Split
+from serve.core.routes import Route, Split
 from serve.core.snapshot import VersionTarget
 from serve.core.versions import VersionState
 
@@ -62,7 +62,7 @@ class ModelStatus:
     versions: tuple[VersionStatus, ...]
     labels: Mapping[str, int]
     split: Split | None
-    routed: bool
+    route: Route | None  # what people set
     objective: str
     pool: str
     problems: tuple[str, ...]
@@ -100,6 +100,7 @@ class Statuses:
 
     def _status(self, model: Model) -> ModelStatus:
         name, decisions = model.name, self._decisions()
+        route = decisions.route(name)
         view = self._publisher.snapshot.models.get(name)
         labels = decisions.labels(name)
         versions = tuple(self._version(model, number, labels) for number in self._numbers(model))
@@ -108,8 +109,8 @@ class Statuses:
             state=_state(model, versions),
             versions=versions,
             labels=labels,
-            split=view.split if view else decisions.split(name),
-            routed=decisions.split(name) is not None,
+            split=view.split if view else (route.split if route else None),
+            route=route,
             objective=decisions.objective(name),
             pool=decisions.pool(name),
             problems=self._problems(model, versions),
@@ -147,9 +148,7 @@ class Statuses:
         record = self._decisions().versions.get(model.name, {}).get(number)
         published = record is not None
         if target is not None:
-            serving = bool(names) or (
-                view is not None and view.split is not None and number in view.split.versions
-            )
+            serving = bool(names) or (view is not None and number in view.called)
             return VersionStatus(
                 *(number, VersionState.READY, target.replicas, names, "", serving, published),
                 *self._flavours(model, target),
@@ -274,8 +273,8 @@ class Statuses:
             status.number for status in versions if status.state in (VersionState.READY, ASLEEP)
         }
         decisions = self._decisions()
-        split = decisions.split(model.name)
-        for version in split.versions if split else ():
+        route = decisions.route(model.name)
+        for version in route.versions if route else ():
             if version not in ready:
                 problems.append(f"the route sends calls to version {version}, which is not ready")
         for label, version in decisions.labels(model.name).items():

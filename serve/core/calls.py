@@ -51,10 +51,13 @@ class Account:
 
 
 class CallOrigin(Protocol):
-    """Where a call came from: whoever holds its bytes. Asked only when the call is logged."""
+    """Where a call came from: whoever holds its bytes. Asked when a call is logged, or matched."""
 
     def account(self) -> Account:
         """What is known at this moment."""
+
+    def header(self, name: bytes) -> bytes:
+        """A header or metadata by its name in lower case; several are joined by commas."""
 
 
 @dataclass(slots=True)

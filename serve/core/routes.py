@@ -1,19 +1,33 @@
-"""Shares of traffic: a weighted split over versions, and which version a draw lands on.
+"""Routes: weighted splits over versions, callers that stay with a version, and matches.
 
-Theory. A split is a list of (version, weight) with integer weights, in ascending version order. One
-draw is a number in [0, 1). It is scaled to the total weight and the version in whose interval it
-falls is taken, so the same draw and the same split always give the same version. A sequence of
-stateful calls takes its draw from a hash of its identity instead of a random number: all its calls
-land on one version as long as the split does not change.
+A split is a list of (version, weight) with integer weights, in ascending version order. A random
+call takes a number in [0, 1), which is scaled to the total weight; the version in whose interval it
+falls is taken.
+
+Sticky callers and sequences are assigned by weighted rendezvous hashing instead: every version
+gets the score ln(u) / weight, with u in [0, 1) from a hash of the identity and the version, and the
+highest score wins. Each version gets weight / total of all identities, and an identity moves only
+to a version whose weight has risen relative to that of its own (Thaler and Ravishankar, IEEE/ACM
+Transactions on Networking 6, 1998; Schindelhauer and Schomaker, SPAA 2005).
 """
 
 import hashlib
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
 
 from serve.core.errors import Invalid
 
 MAX_WEIGHT = 1_000_000
+MOST_MATCHES = 20
+BY_KEY, BY_REQUEST_ID = "key", "request-id"
+HEADER = "header:"
+_REQUEST_ID = "x-request-id"
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")
+_SMALLEST = 2.0**-54  # for a draw of 0, whose logarithm does not exist
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,172 @@ class Split:
                 return version
             point -= weight
         return self.versions[-1]  # only when rounding pushed the point onto the very end
+
+    def assign(self, *identity: str) -> int:
+        """The version of this identity: a model's name and who calls it, for example."""
+        scores = (
+            (math.log(draw_of(*identity, str(version)) or _SMALLEST) / weight, version)
+            for version, weight in self.shares
+            if weight
+        )
+        return max(scores)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteMatch:
+    """Calls with a header of this value, or with a key of this id, go by a split of their own.
+
+    `value` and `key` are shell patterns. Either `header` (in lower case) or `key` is empty.
+    """
+
+    split: Split
+    header: str = ""
+    value: str = ""
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        """`Invalid` for a condition that no call could meet."""
+        if bool(self.header) == bool(self.key):
+            raise Invalid(
+                "a match needs a header or a key",
+                why="both are set" if self.key else "neither is set",
+                try_this='{"header": "x-team", "value": "blue", "split": {"2": 100}}',
+            )
+        if self.header:
+            check_header(self.header)
+
+    def __str__(self) -> str:
+        if self.key:
+            return f"key:{self.key} {self.split}"
+        return f"{HEADER}{self.header}={self.value} {self.split}"
+
+    @classmethod
+    def parse(cls, text: str) -> "RouteMatch":
+        """Read `header:x-team=blue 2=100` or `key:3f* 1=50 2=50`."""
+        condition, *terms = text.split() or [""]
+        kind, _, rest = condition.partition(":")
+        if kind == "key" and rest:
+            return cls(Split.parse(terms), key=rest)
+        name, equals, value = rest.partition("=")
+        if kind != "header" or not equals:
+            raise Invalid(
+                f"'{text}' is not a match",
+                why="the form is header:NAME=VALUE or key:ID, followed by VERSION=WEIGHT",
+                try_this="--match 'header:x-team=blue 2=100'",
+            )
+        return cls(Split.parse(terms), header=name.lower(), value=value)
+
+    def takes_key(self, key: str) -> bool:
+        """Whether a caller with the key of this id is meant; an empty id is no key."""
+        return bool(key) and fnmatchcase(key, self.key)
+
+    def takes_value(self, value: str) -> bool:
+        """Whether a call with this header value is meant; without the header it is empty."""
+        return fnmatchcase(value, self.value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        which = {"key": self.key} if self.key else {"header": self.header, "value": self.value}
+        return {**which, "split": weights_json(self.split)}
+
+    @classmethod
+    def from_json(cls, page: Mapping[str, Any]) -> "RouteMatch":
+        """Read what `to_json` gave; `Invalid`, `LookupError` or `TypeError` for anything else."""
+        texts = {name: str(page.get(name, "")) for name in ("header", "value", "key")}
+        return cls(split_from_json(page["split"]), **texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a model's calls that name no version are distributed.
+
+    The first of `matches` that takes a call decides instead of `split`. `sticky` says whose calls
+    stay with one version: `key`, `request-id`, `header:NAME`, or empty for none.
+    """
+
+    split: Split
+    sticky: str = ""
+    matches: tuple[RouteMatch, ...] = ()
+
+    def __post_init__(self) -> None:
+        """`Invalid` for an unknown identity, or too many matches."""
+        check_sticky(self.sticky)
+        if len(self.matches) > MOST_MATCHES:
+            raise Invalid(
+                f"{len(self.matches)} matches are too many",
+                why=f"at most {MOST_MATCHES} are allowed",
+            )
+
+    @property
+    def weights(self) -> dict[int, int]:
+        """All versions that the route names, each with its largest weight."""
+        found = dict(self.split.shares)
+        for match in self.matches:
+            for version, weight in match.split.shares:
+                found[version] = max(weight, found.get(version, 0))
+        return found
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """Those that receive calls."""
+        return tuple(sorted(version for version, weight in self.weights.items() if weight))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`; what is not set is left out."""
+        page: dict[str, Any] = {"split": weights_json(self.split)}
+        if self.sticky:
+            page["sticky"] = self.sticky
+        if self.matches:
+            page["matches"] = [match.to_json() for match in self.matches]
+        return page
+
+    @classmethod
+    def from_json(cls, page: Mapping[str, Any]) -> "Route":
+        """Read what `to_json` gave; `Invalid`, `LookupError` or `TypeError` for anything else."""
+        matches = tuple(RouteMatch.from_json(match) for match in page.get("matches", ()))
+        return cls(split_from_json(page["split"]), str(page.get("sticky", "")), matches)
+
+
+def header_of(sticky: str) -> bytes:
+    """The header that identifies callers; empty where none does."""
+    if sticky == BY_REQUEST_ID:
+        return _REQUEST_ID.encode()
+    return sticky.removeprefix(HEADER).encode() if sticky.startswith(HEADER) else b""
+
+
+def check_sticky(sticky: str) -> None:
+    """`Invalid` for what identifies nobody."""
+    if sticky in ("", BY_KEY, BY_REQUEST_ID):
+        return
+    if not sticky.startswith(HEADER):
+        raise Invalid(
+            f"sticky cannot be '{sticky[:60]}'",
+            why=f"expected {BY_KEY}, {BY_REQUEST_ID} or {HEADER}NAME",
+            try_this=f"{HEADER}x-user-id",
+        )
+    check_header(sticky.removeprefix(HEADER))
+
+
+def check_header(name: str) -> None:
+    """`Invalid` for what is no name of a header in lower case, or one that holds a secret."""
+    if not _HEADER_NAME.match(name):
+        raise Invalid(
+            f"'{name[:60]}' is not a header name",
+            why="header names have letters, digits and hyphens, in lower case",
+            try_this="x-user-id",
+        )
+    if name == "authorization":
+        raise Invalid("the header 'authorization' cannot be used in a route", try_this=BY_KEY)
+
+
+def weights_json(split: Split) -> dict[str, int]:
+    """A split as JSON: weights by version."""
+    return {str(version): weight for version, weight in split.shares}
+
+
+def split_from_json(page: Mapping[str, Any]) -> Split:
+    """Read what `weights_json` gave."""
+    return Split.of({int(version): int(weight) for version, weight in page.items()})
 
 
 def draw_of(*identity: str) -> float:

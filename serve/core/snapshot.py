@@ -18,7 +18,7 @@ from typing import Any
 from serve.core.access import ApiKey, Role
 from serve.core.errors import Invalid
 from serve.core.replicas import Replica
-from serve.core.routes import Split
+from serve.core.routes import RouteMatch, Split, check_sticky, split_from_json, weights_json
 
 FORMAT = 3
 BY_NAME = 2  # the format whose targets name their holders
@@ -50,6 +50,7 @@ class ModelView:
     which of the two it is. A model none of whose versions is ready has an empty `targets`; `failed`
     tells one that could not be loaded from one that is still loading. `asleep` says that its pool
     may have no replica, and has none that holds all of it: calls for what is missing may wait.
+    `sticky` and `matches` are those of its `Route`.
     """
 
     name: str
@@ -60,6 +61,14 @@ class ModelView:
     sequences: bool = False
     failed: bool = False
     asleep: bool = False
+    sticky: str = ""
+    matches: tuple[RouteMatch, ...] = ()
+
+    @property
+    def called(self) -> frozenset[int]:
+        """The versions that calls without a version may go to."""
+        splits = [match.split for match in self.matches] + ([self.split] if self.split else [])
+        return frozenset(version for split in splits for version in split.versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +166,10 @@ def _model_to_json(model: ModelView, numbers: dict[tuple[str, ...], int]) -> dic
     """`numbers` are those of the sets of holders; it learns new ones."""
     return {
         "labels": dict(model.labels),
-        "split": {str(v): w for v, w in model.split.shares} if model.split else None,
+        "split": weights_json(model.split) if model.split else None,
         "routed": model.routed,
+        "sticky": model.sticky,
+        "matches": [match.to_json() for match in model.matches],
         "sequences": model.sequences,
         "failed": model.failed,
         "asleep": model.asleep,
@@ -212,14 +223,17 @@ def _model_from_json(name: str, item: Any, find: Callable[[Any], tuple[str, ...]
             replicas=find(entry["replicas"]),
             calls_others=entry.get("calls_others") is not False,  # older ones do not say
         )
-    split = item["split"]
+    split, sticky = item["split"], str(item.get("sticky", ""))
+    check_sticky(sticky)
     return ModelView(
         name=name,
         targets=MappingProxyType(targets),
         labels=MappingProxyType({str(k): int(v) for k, v in item["labels"].items()}),
-        split=Split.of({int(v): int(w) for v, w in split.items()}) if split else None,
+        split=split_from_json(split) if split else None,
         routed=bool(item["routed"]),
         sequences=bool(item["sequences"]),
         failed=bool(item["failed"]),
         asleep=bool(item.get("asleep", False)),  # older ones do not say
+        sticky=sticky,
+        matches=tuple(map(RouteMatch.from_json, item.get("matches", ()))),
     )

@@ -116,7 +116,7 @@ class Gateway:
         models = snapshot.models.values()
         is_served = bool(snapshot.replicas) or any(model.asleep for model in models)
         return is_served and all(
-            model.split is not None and all(v in model.targets for v in model.split.versions)
+            model.split is not None and all(v in model.targets for v in model.called)
             for model in models
             if not (model.failed or model.asleep)
         )
@@ -260,13 +260,17 @@ class Gateway:
         except ServegateError:
             return None
 
+    def _key_id(self, call: Call) -> str:
+        key = self.key_of(call)
+        return "" if key is None else key.id
+
     def _meet(self, snapshot: Snapshot) -> Routing:
         if self._routing is not None:
             before = self._routing.snapshot.replicas.items()
             same = (name for name, replica in before if snapshot.replicas.get(name) == replica)
             self.health.keep(same)
         self._access = Access(snapshot.keys, is_required=self._needs_key(snapshot), wall=self._wall)
-        routing = self._routing = Routing(snapshot)
+        routing = self._routing = Routing(snapshot, self._key_id)
         return routing
 
     def ended(

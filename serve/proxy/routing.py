@@ -4,7 +4,9 @@
 |-------------------------|-------------------------------------------------|----------------|
 | a number                | that one                                        | number         |
 | a label                 | the one that the label names                    | label:<label>  |
-| nothing, in a sequence  | by the split, drawn from the sequence's identity | sequence       |
+| nothing                 | by the first match that takes the call          | match          |
+| nothing, in a sequence  | by the split, assigned to the sequence          | sequence       |
+| nothing, sticky         | by the split, assigned to the caller            | sticky         |
 | nothing                 | by the split, drawn at random                   | split          |
 | nothing, no route set   | the highest that is ready, as Triton does       | latest         |
 """
@@ -20,7 +22,7 @@ from serve.core.errors import (
     UnknownModel,
     UnknownVersion,
 )
-from serve.core.routes import draw_of
+from serve.core.routes import BY_KEY, RouteMatch, header_of
 from serve.core.snapshot import ModelView, Snapshot, VersionTarget
 
 _LARGEST_NUMBER = (1 << 63) - 1  # the largest version that Triton can count to
@@ -65,11 +67,19 @@ def targets_of(
     return (target,)
 
 
-class Routing:
-    """The choices of one snapshot. Each is made when it is first met, and kept."""
+def _no_key(call: Call) -> str:
+    return ""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+
+class Routing:
+    """The choices of one snapshot. Each is made when it is first met, and kept.
+
+    `key_of` is the id of the key that a call shows, or empty.
+    """
+
+    def __init__(self, snapshot: Snapshot, key_of: Callable[[Call], str] = _no_key) -> None:
         self.snapshot = snapshot
+        self._key_of = key_of
         self._choices: dict[tuple[str, int, str, bool], Choice] = {}
 
     def __repr__(self) -> str:
@@ -107,17 +117,37 @@ class Routing:
         if verb is not Verb.INFER and verb is not Verb.STREAM and verb not in PREDICTIONS:
             version = max(split.shares, key=lambda share: share[1])[0]
             pinned = verb not in _WHOLE_MODEL
-        elif call.sequence:
-            version = split.choose(draw_of(model.name, call.sequence))
-            by = "sequence" if model.routed else by
-        elif len(split.versions) == 1:
-            version = split.versions[0]
         else:
-            version = split.choose(draw())
+            match = self._match(model, call) if model.matches else None
+            if match is not None:
+                split, by = match.split, "match"
+            if len(split.versions) == 1:
+                version = split.versions[0]
+            elif call.sequence:
+                version = split.assign(model.name, call.sequence)
+                by = "sequence" if by == "split" else by
+            elif model.sticky and (identity := self._identity(model.sticky, call)):
+                version = split.assign(model.name, identity)
+                by = "sticky" if by == "split" else by
+            else:
+                version = split.choose(draw())
         target = model.targets.get(version)
         if target is None:
             raise _nobody(model, version, "the route sends traffic to it")
         return self._choice(model, target, by, pinned=pinned)
+
+    def _match(self, model: ModelView, call: Call) -> RouteMatch | None:
+        for match in model.matches:
+            if match.key:
+                if match.takes_key(self._key_of(call)):
+                    return match
+            elif match.takes_value(_header(call, match.header.encode())):
+                return match
+        return None
+
+    def _identity(self, sticky: str, call: Call) -> str:
+        """Who calls; empty when the call does not say it."""
+        return self._key_of(call) if sticky == BY_KEY else _header(call, header_of(sticky))
 
     def _choice(self, model: ModelView, target: VersionTarget, by: str, *, pinned: bool) -> Choice:
         key = (model.name, target.version, by, pinned)
@@ -127,6 +157,10 @@ class Routing:
             choice = Choice(target, by, pinned, model.sequences, generation)
             self._choices[key] = choice
         return choice
+
+
+def _header(call: Call, name: bytes) -> str:
+    return "" if call.origin is None else call.origin.header(name).decode("latin-1")
 
 
 def _nobody(model: ModelView, version: int, why: str = "") -> NoReplica:

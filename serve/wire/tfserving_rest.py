@@ -250,7 +250,7 @@ def _versions(view: ModelView | None) -> set[int]:
     """The versions that a model has, or is said to have."""
     if view is None:
         return set()
-    return {*view.targets, *view.labels.values(), *(view.split.versions if view.split else ())}
+    return {*view.targets, *view.labels.values(), *view.called}
 
 
 def _status(version: int, view: ModelView) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fastapi.routing import APIRoute
-from workbench_web import all_web
+from golden.forms import all_web
 
 from browser.scene import EARLIER, HELD_OUT, HOSTILE, HOSTILE_DATA, REPORT, Stage
 from serve.admin.web import site

@@ -8,10 +8,10 @@ from builders import ControlPlane, write_model
 from control.publishing import CONFIG, Scene, files
 
 from serve.control.configurations import DiffLine, compared, configured
-from serve.control.decisions import UNSET, Decisions, label_key, split_of
+from serve.control.decisions import UNSET, Decisions, label_key
 from serve.control.storage.store import StoredEntry
 from serve.core.errors import UnknownModel, UnknownVersion
-from serve.core.routes import Split
+from serve.core.routes import Route, Split
 from serve.tensors.signature import ModelTensor
 
 
@@ -19,7 +19,7 @@ def test_what_nobody_has_set_is_unset() -> None:
     nothing = Decisions()
     assert nothing.entry("route", "m") is UNSET
     assert UNSET.etag == '"0"'
-    assert (nothing.split("m"), nothing.labels("m")) == (None, {})
+    assert (nothing.route("m"), nothing.labels("m")) == (None, {})
     assert (nothing.objective("m"), nothing.pool("m")) == ("", "default")
 
 
@@ -34,8 +34,7 @@ def test_what_was_set_is_read_of_each_model_by_itself() -> None:
         ("model", "x"): StoredEntry({"pool": "a100"}, 6),
     }
     decisions = Decisions(MappingProxyType(entries))
-    assert decisions.split("m") == Split(((2, 9), (10, 1)))
-    assert split_of({"split": {"1": 100}}) == Split(((1, 100),))
+    assert decisions.route("m") == Route(Split(((2, 9), (10, 1))))
     assert decisions.labels("m") == {"new": 2, "stable": 1}
     assert (decisions.objective("m"), decisions.pool("m")) == ("p99<50ms", "default")
     assert (decisions.objective("x"), decisions.pool("x")) == ("", "a100")

@@ -13,7 +13,7 @@ from serve.control.models import By, Written
 from serve.control.restoration import RestoreCommands
 from serve.control.storage.store import Store, StoreEdit, etag
 from serve.core.errors import Invalid, LaterChanges, PreconditionFailed, UnknownRevision
-from serve.core.routes import Split
+from serve.core.routes import Route, RouteMatch, Split
 
 T = TypeVar("T")
 BY = By("eve", "too slow")
@@ -26,8 +26,16 @@ class Commands:
         self._store = store
         self.asked: list[tuple[Any, ...]] = []
 
-    async def set_route(self, name: str, split: Split, by: By) -> Written:
-        body = {"split": {str(version): weight for version, weight in split.shares}}
+    async def set_route(
+        self,
+        name: str,
+        split: Split,
+        by: By,
+        *,
+        sticky: str | None = None,
+        matches: tuple[RouteMatch, ...] | None = None,
+    ) -> Written:
+        body = Route(split, sticky or "", matches or ()).to_json()
         change = StoreEdit("route", name, body, by.author, by.reason, by.if_match)
         self.asked.append(("route", name, str(split), by))
         return Written(7, etag(await self._store.apply(change)))
@@ -92,6 +100,17 @@ def scene(where: Path | str) -> Scene:
 
 def split(**weights: int) -> Mapping[str, Any]:
     return {"split": {name.removeprefix("v"): weight for name, weight in weights.items()}}
+
+
+def test_a_route_goes_back_with_its_rules(scene: Scene) -> None:
+    rules = {"sticky": "key", "matches": [{"key": "3f*", "split": {"2": 1}}]}
+
+    async def scenario() -> Mapping[str, Any]:
+        first, _ = await scene.set("route", "m", split(v1=100) | rules, split(v1=100))
+        await scene.history.restore(first, By("ada"))
+        return (await scene.store.read())["route", "m"].body
+
+    assert scene.play(scenario) == split(v1=100) | rules
 
 
 @pytest.mark.parametrize(

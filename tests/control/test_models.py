@@ -20,7 +20,7 @@ from serve.core.errors import (
     UnknownVersion,
     VersionNotReady,
 )
-from serve.core.routes import Split
+from serve.core.routes import Route, RouteMatch, Split
 
 from .versions_scene import decided, version
 
@@ -48,7 +48,7 @@ async def test_a_route_is_written_with_who_and_why_published_and_kept_over_a_res
     written = await one.models.set_route("m", HALVES, ADA)
     assert written.generation == before + 1
     assert one.publisher.snapshot.models["m"].split == HALVES
-    assert (status(one).split, status(one).routed) == (HALVES, True)
+    assert (status(one).split, status(one).route) == (HALVES, Route(HALVES))
     [row] = await one.store.history()
     change = (row["kind"], row["key"], row["author"], row["reason"])
     assert change == ("route", "m", "ada", "because")
@@ -57,6 +57,17 @@ async def test_a_route_is_written_with_who_and_why_published_and_kept_over_a_res
     view = again.publisher.snapshot.models["m"]
     assert (view.split, view.labels, view.routed) == (HALVES, {"stable": 1}, True)
     assert again.publisher.snapshot.generation > one.publisher.snapshot.generation
+
+
+async def test_new_weights_leave_the_other_rules_of_a_route(one: ControlPlane) -> None:
+    blue = RouteMatch.parse("header:x-team=blue 2=1")
+    await one.models.set_route("m", HALVES, ADA, sticky="key", matches=(blue,))
+    await one.models.set_route("m", Split.of({1: 1}), ADA)
+    view = one.publisher.snapshot.models["m"]
+    assert (view.sticky, view.matches, view.called) == ("key", (blue,), {1, 2})
+    assert status(one).route == Route(Split.of({1: 1}), "key", (blue,))
+    await one.models.set_route("m", HALVES, ADA, sticky="", matches=())
+    assert status(one).route == Route(HALVES)
 
 
 UNREADY = {9: UnknownVersion, 3: VersionNotReady, 4: VersionNotReady}

@@ -10,7 +10,7 @@ from serve.control.models import By
 from serve.control.observations import LoadFailure
 from serve.control.publication.publications import PublicationRequest
 from serve.core.errors import InUse, PreconditionFailed, VersionNotReady
-from serve.core.routes import Split
+from serve.core.routes import Route, Split
 
 BOB = By("bob", "I decide")
 BOTH = PublicationRequest(labels=("stable", "new"), live=True)
@@ -122,7 +122,7 @@ async def test_a_route_is_not_set_to_a_version_that_is_just_being_retired(tmp_pa
     set_route = scene.plane.models.set_route("m", Split.of({2: 100}), BOB)
     outcome = await asyncio.gather(retire, set_route, return_exceptions=True)
     assert isinstance(outcome[1], VersionNotReady)
-    assert scene.plane.decisions.split("m") == ALL_OF_1
+    assert scene.plane.decisions.route("m") == Route(ALL_OF_1)
 
 
 # --- calls stay where they are, also where nobody has decided anything ----------------------------
@@ -132,7 +132,7 @@ async def test_a_first_version_that_is_ready_late_keeps_its_calls(tmp_path: Path
     scene = await Scene(tmp_path, serving_now=True).begin()
     await scene.publish("m", files(b"one"))
     await scene.publish("m", files(b"two"))
-    assert scene.plane.decisions.split("m") == ALL_OF_1
+    assert scene.plane.decisions.route("m") == Route(ALL_OF_1)
     await become_ready(scene, 2)
     assert scene.plane.publisher.snapshot.models["m"].split == ALL_OF_1
 
@@ -145,7 +145,7 @@ async def test_after_a_restart_calls_stay_before_any_replica_was_looked_at(tmp_p
     again = Scene(tmp_path, serving_now=True)
     await again.plane.reload()
     await again.pipeline.round()
-    assert again.plane.decisions.split("m") == ALL_OF_1
+    assert again.plane.decisions.route("m") == Route(ALL_OF_1)
 
 
 async def test_a_version_that_replicas_cannot_load_gives_way_to_the_next(tmp_path: Path) -> None:
@@ -154,4 +154,4 @@ async def test_a_version_that_replicas_cannot_load_gives_way_to_the_next(tmp_pat
     scene.plane.fleet.failures["a", "m"] = LoadFailure("it is broken", (), 1, 0.0)
     await scene.plane.publisher.refresh()
     await scene.publish("m", files(b"two"))
-    assert scene.plane.decisions.split("m") is None
+    assert scene.plane.decisions.route("m") is None

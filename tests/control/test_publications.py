@@ -201,11 +201,11 @@ async def test_a_version_is_kept_on_demand_but_not_over_its_retirement(scene: Sc
 
 async def test_publishing_leaves_the_calls_where_they_are(scene: Scene) -> None:
     await scene.publish("m", files(b"one"))
-    assert scene.plane.decisions.split("m") is None  # there was nothing to keep
+    assert scene.plane.decisions.route("m") is None  # there was nothing to keep
     scene.serving["m"] = 1
     await scene.publish("m", files(b"two"))
-    split = scene.plane.decisions.split("m")
-    assert split is not None and dict(split.shares) == {1: 100}
+    route = scene.plane.decisions.route("m")
+    assert route is not None and dict(route.split.shares) == {1: 100}
     (revision,) = await scene.revisions(ROUTE, "m")
     assert revision["author"] == "servegate" and "version 2" in revision["reason"]
     scene.serving["m"] = 2

@@ -90,8 +90,8 @@ async def test_a_restored_version_takes_no_calls_by_itself(scene: Scene) -> None
     await retire(scene, 2)
     scene.serving["m"] = 1
     await scene.retention.restore("m", 2, ADA)
-    split = scene.plane.decisions.split("m")
-    assert split is not None and dict(split.shares) == {1: 100}
+    route = scene.plane.decisions.route("m")
+    assert route is not None and dict(route.split.shares) == {1: 100}
 
 
 async def test_a_removed_version_leaves_its_number_and_nothing_else(scene: Scene) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from refusals import refusal
 
 from serve.core.errors import Invalid
-from serve.core.routes import MAX_WEIGHT, Split, draw_of
+from serve.core.routes import MAX_WEIGHT, Route, RouteMatch, Split, draw_of
 
 
 def test_a_split_is_written_as_version_equals_weight_and_sorted_by_version() -> None:
@@ -113,3 +113,70 @@ def test_draws_of_many_words_are_spread_evenly() -> None:
     counts = Counter(int(draw_of("m", str(n)) * 10) for n in range(10_000))
     assert set(counts) == set(range(10))
     assert all(900 < count < 1100 for count in counts.values())
+
+
+USERS = [f"user-{number}" for number in range(20_000)]
+
+
+def assigned(text: str) -> dict[str, int]:
+    """The version of each user."""
+    split = Split.parse(text.split())
+    return {user: split.assign("m", user) for user in USERS}
+
+
+def test_identities_are_divided_by_the_weights() -> None:
+    counts = Counter(assigned("1=90 2=9 3=1 4=0").values())
+    for version, share in ((1, 0.90), (2, 0.09), (3, 0.01)):
+        deviation = 4 * math.sqrt(share * (1 - share) / len(USERS))
+        assert abs(counts[version] / len(USERS) - share) < deviation, counts
+    assert 4 not in counts
+
+
+def test_only_the_share_that_moved_moves() -> None:
+    """A version whose weight rises relative to the others gets calls; nobody else moves."""
+    for before, after, risen, share in (
+        ("1=90 2=10", "1=80 2=20", {2}, 0.10),
+        ("1=90 2=10", "1=100 2=0", {1}, 0.10),
+        ("1=50 2=50", "1=45 2=45 3=10", {3}, 0.10),
+        ("1=9 2=1", "1=90 2=10", set(), 0.0),
+    ):
+        old, new = assigned(before), assigned(after)
+        moved = [user for user in USERS if old[user] != new[user]]
+        assert {new[user] for user in moved} == risen
+        deviation = 4 * math.sqrt(share * (1 - share) / len(USERS))
+        assert abs(len(moved) / len(USERS) - share) <= deviation, (before, after)
+
+
+def test_an_identity_is_of_one_model() -> None:
+    split = Split.parse(["1=1", "2=1"])
+    assert any(split.assign("m", user) != split.assign("n", user) for user in USERS[:100])
+
+
+def test_a_route_reads_what_it_writes_and_what_was_written_before_it_had_rules() -> None:
+    matches = (RouteMatch.parse("header:X-Team=blue* 2=100"), RouteMatch.parse("key:3f* 1=1 2=1"))
+    route = Route(Split.parse(["1=90", "2=10"]), "header:x-user", matches)
+    assert Route.from_json(route.to_json()) == route
+    assert [str(match) for match in matches] == ["header:x-team=blue* 2=100", "key:3f* 1=1 2=1"]
+    assert Route.from_json({"split": {"1": 100}}) == Route(Split.of({1: 100}))
+    assert Route(Split.of({1: 100})).to_json() == {"split": {"1": 100}}
+
+
+def test_a_route_knows_all_versions_that_it_names() -> None:
+    match = RouteMatch.parse("key:a 2=1 3=0")
+    route = Route(Split.of({1: 100, 2: 0}), matches=(match,))
+    assert route.weights == {1: 100, 2: 1, 3: 0}
+    assert route.versions == (1, 2)
+
+
+def test_what_is_no_match_or_identity_is_refused_with_an_example() -> None:
+    for text in (
+        "",
+        "blue 2=1",
+        "header:x-team 2=1",
+        "key: 2=1",
+        "cookie:a=b 2=1",
+        "header:ä=b 2=1",
+    ):
+        assert refusal(Invalid, RouteMatch.parse, text).try_this, text
+    for sticky in ("cookie", "header:", "header:X-User", "header:authorization", "keys"):
+        assert refusal(Invalid, Route, Split.of({1: 1}), sticky).try_this, sticky

@@ -1,6 +1,7 @@
 """Shares of traffic, exactly: seeded draws on each protocol, and changes under load."""
 
 import json
+import queue
 import random
 import threading
 
@@ -97,3 +98,56 @@ def test_the_command_line_shows_models_routes_labels_and_replicas(gateway):
     assert "Traceback" not in missing.stderr
     nobody = harness.servegate("model", "ls", "--admin-url", "http://127.0.0.1:9")
     assert nobody.returncode == 6 and "does not respond" in nobody.stderr
+
+
+def versions_of(up, model, users, **also):
+    """Which version answers each user: over HTTP, over gRPC, and on a gRPC stream."""
+    values = json.loads(SEVEN)["inputs"][0]
+    found = {}
+    for module, url in ((tritonclient.http, up.http), (tritonclient.grpc, up.grpc)):
+        tensor = module.InferInput("x", values["shape"], "FP32")
+        tensor.set_data_from_numpy(np.array(values["data"], np.float32).reshape(values["shape"]))
+        with module.InferenceServerClient(url) as client:
+            for user in users:
+                headers = {"x-user-id": user, **also}
+                reply = client.infer(model, [tensor], headers=headers).get_response()
+                version = reply["model_version"] if isinstance(reply, dict) else reply.model_version
+                found.setdefault(user, []).append(int(version))
+    for user in users:
+        with tritonclient.grpc.InferenceServerClient(up.grpc) as client:
+            answers = queue.SimpleQueue()
+            headers = {"x-user-id": user, **also}
+            put = answers.put
+            client.start_stream(
+                lambda result, error, put=put: put((result, error)), headers=headers
+            )
+            client.async_stream_infer(model, [tensor])
+            answer, error = answers.get(timeout=30)
+            assert error is None, error
+            found[user].append(int(answer.get_response().model_version))
+            client.stop_stream()
+    return found
+
+
+def test_a_user_stays_with_a_version_on_every_protocol_and_a_team_has_its_own(gateway, tmp_path):
+    repositories.serve(gateway, repositories.digits(tmp_path / "models", "sticky"))
+    users = [f"user-{number}" for number in range(12)]
+
+    def set_route(*words):
+        done = harness.servegate("route", "set", "sticky", *words, "--admin-url", gateway.admin)
+        assert done.returncode == 0, done.stderr
+        split = Split.parse(words[:2])
+        return {user: [split.assign("sticky", user)] * 3 for user in users}
+
+    expected = set_route("1=50", "2=50", "--sticky", "header:x-user-id")
+    assert {version for found in expected.values() for version in found} == {1, 2}
+    assert versions_of(gateway, "sticky", users) == expected
+    expected = set_route("1=20", "2=80", "--match", "header:x-team=blue* 1=100")
+    assert versions_of(gateway, "sticky", users, **{"x-team": "red"}) == expected
+    blue = versions_of(gateway, "sticky", users[:3], **{"x-team": "blue-1"})
+    assert blue == {user: [1] * 3 for user in users[:3]}
+    shown = harness.servegate("route", "show", "sticky", "--admin-url", gateway.admin)
+    assert "header:x-user-id" in shown.stderr and "header:x-team=blue* 1=100" in shown.stderr
+    set_route("1=20", "2=80", "--match", "none", "--sticky", "none")
+    shown = gateway.get("/api/routes/sticky")
+    assert (shown["sticky"], shown["matches"]) == ("", [])

@@ -23,9 +23,9 @@ from typing import Any
 
 import click
 import typer
-from workbench_web import all_web
 
 from serve.admin.api.application import create
+from serve.admin.api.features import FeatureWeb
 from serve.app import tls
 from serve.app.control import ControlPlane
 from serve.app.metrics import families
@@ -43,14 +43,17 @@ from serve.settings import Settings
 from serve.tensors.preprocessing.steps import ImageSteps, TextSteps
 from serve.tensors.signature import ModelSignature
 from serve.tensors.skew import SkewReport
+from serve.workbench.conversion import feature as conversion
 from serve.workbench.conversion.gate.metric import Metric as Judgement
 from serve.workbench.conversion.plans.arguments import Options
 from serve.workbench.conversion.plans.facts import PlanFacts
 from serve.workbench.conversion.queue.job import Job
 from serve.workbench.conversion.report import ConversionReport
 from serve.workbench.conversion.request import ConversionRequest
+from serve.workbench.evaluation import feature as evaluation
 from serve.workbench.evaluation.dataset import Dataset
 from serve.workbench.evaluation.evaluation import Evaluation
+from serve.workbench.loadtest import feature as loadtest
 
 FOLDER = Path(__file__).parent
 STORED = {
@@ -93,6 +96,12 @@ def texts() -> dict[str, str]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, default=str) + "\n"
+
+
+def all_web() -> tuple[FeatureWeb, ...]:
+    """The web parts of all features of the workbench, without the services that they work on."""
+    none = typing.cast(Any, None)
+    return conversion.web(), evaluation.web(none, none), loadtest.web()
 
 
 def _api() -> str:

@@ -1,12 +1,14 @@
 """Routing: each row of its table, and what is said when no version can answer."""
 
+from dataclasses import dataclass, replace
+
 import pytest
 from builders import call, snapshot, target, view
 from refusals import refusal
 
-from serve.core.calls import Choice, Verb
+from serve.core.calls import Account, Choice, Verb
 from serve.core.errors import BadVersion, NoReplica, UnknownLabel, UnknownModel, UnknownVersion
-from serve.core.routes import Split, draw_of
+from serve.core.routes import RouteMatch, Split
 from serve.core.snapshot import ModelView
 from serve.proxy.routing import Routing
 
@@ -57,7 +59,7 @@ def test_a_route_to_one_version_needs_no_draw() -> None:
 
 
 def test_a_sequence_keeps_its_version_whatever_is_drawn() -> None:
-    expected = Split.parse(["1=3", "2=1"]).choose(draw_of("m", "n77"))
+    expected = Split.parse(["1=3", "2=1"]).assign("m", "n77")
     chosen = {pick(SPLIT, sequence="n77", draw=n / 10).target.version for n in range(10)}
     assert chosen == {expected}
 
@@ -67,6 +69,73 @@ def test_sequences_are_divided_by_the_split() -> None:
     share = sum(one.target.version == 1 for one in chosen) / len(chosen)
     assert 0.68 < share < 0.82
     assert {one.by for one in chosen} == {"sequence"}
+
+
+@dataclass
+class Said:
+    """The origin of a call: its headers."""
+
+    headers: dict[str, str]
+
+    def account(self) -> Account:
+        raise NotImplementedError
+
+    def header(self, name: bytes) -> bytes:
+        return self.headers.get(name.decode(), "").encode()
+
+
+def route(model: ModelView, key: str = "", sequence: str = "", **headers: str) -> Choice:
+    """The choice for a caller with this key and these headers, where a draw gives version 1."""
+    asked = call(sequence=sequence)
+    asked.origin = Said({name.replace("_", "-"): value for name, value in headers.items()})
+    return Routing(snapshot(model), lambda _: key).choose(asked, lambda: 0.0)
+
+
+def test_a_sticky_caller_keeps_its_version_and_one_that_is_not_named_is_drawn() -> None:
+    for sticky, name in (("header:x-user", "x_user"), ("request-id", "x_request_id")):
+        model = replace(SPLIT, sticky=sticky)
+        found = {f"u{n}": route(model, **{name: f"u{n}"}) for n in range(100)}
+        assert {one.target.version for one in found.values()} == {1, 2}
+        assert {one.by for one in found.values()} == {"sticky"}
+        for user, chosen in found.items():
+            assert route(model, **{name: user}).target == chosen.target
+        assert route(model, x_other="u1").by == "split"
+    by_key = replace(SPLIT, sticky="key")
+    assert {route(by_key, key=f"k{n}").target.version for n in range(100)} == {1, 2}
+    assert route(by_key, key="").by == "split"
+
+
+def test_the_first_match_that_takes_a_call_decides_and_a_named_version_goes_before() -> None:
+    blue = RouteMatch(Split.of({2: 1}), header="x-team", value="blue*")
+    ours = RouteMatch(Split.of({3: 1}), key="3f*")
+    model = replace(SPLIT, matches=(blue, ours))
+    for key, team, version, by in (
+        ("", "blue-7", 2, "match"),
+        ("3f01", "blue", 2, "match"),
+        ("3f01", "red", 3, "match"),
+        ("", "red", 1, "split"),
+        ("", "", 1, "split"),
+    ):
+        chosen = route(model, key, x_team=team)
+        assert (chosen.target.version, chosen.by) == (version, by), (key, team)
+    asked = call(selector="1")
+    asked.origin = Said({"x-team": "blue"})
+    assert Routing(snapshot(model)).choose(asked, lambda: 0.0).by == "number"
+
+
+def test_a_match_of_several_versions_is_sticky_too() -> None:
+    halves = RouteMatch(Split.of({2: 1, 3: 1}), header="x-team", value="blue")
+    model = replace(SPLIT, sticky="header:x-user", matches=(halves,))
+    found = {n: route(model, x_team="blue", x_user=f"u{n}") for n in range(50)}
+    assert {(one.target.version, one.by) for one in found.values()} == {(2, "match"), (3, "match")}
+    assert all(route(model, x_team="blue", x_user=f"u{n}") == one for n, one in found.items())
+    assert route(model, sequence="n1", x_team="blue").by == "match"
+
+
+def test_a_match_whose_version_is_nowhere_loaded_is_no_reason_for_another_version() -> None:
+    model = replace(SPLIT, matches=(RouteMatch(Split.of({9: 1}), key="*"),))
+    with pytest.raises(NoReplica):
+        route(model, "k")
 
 
 def test_without_a_route_a_sequence_is_answered_by_the_latest_version() -> None:

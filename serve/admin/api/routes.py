@@ -6,18 +6,29 @@ from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, InControl
 from serve.admin.api.models import Wait, done
 from serve.control.decisions import ROUTE
-from serve.core.routes import Split
+from serve.core.routes import RouteMatch, Split
 
 router = APIRouter(tags=["routes"], responses={404: {"model": schemas.ErrorBody}})
 
 
 @router.get("/api/routes/{model}", summary="Show a model's route")
-async def show_route(model: str, control: InControl, response: Response) -> schemas.Route:
-    """Returns the traffic split in force. Use its ETag in `If-Match` of a change."""
+async def show_route(model: str, control: InControl, response: Response) -> schemas.RouteView:
+    """Returns the route in force. Use its ETag in `If-Match` of a change."""
     status = control.models.get(model)
     response.headers["etag"] = control.models.decisions.entry(ROUTE, model).etag
     split = dict(status.split.shares) if status.split else {}
-    return schemas.Route(model=model, split=split, routed=status.routed)
+    route = status.route
+    if route is None:
+        return schemas.RouteView(model=model, split=split, routed=False)
+    matches = [
+        schemas.MatchBody(
+            header=one.header, value=one.value, key=one.key, split=dict(one.split.shares)
+        )
+        for one in route.matches
+    ]
+    return schemas.RouteView(
+        model=model, split=split, routed=True, sticky=route.sticky, matches=matches
+    )
 
 
 @router.put(
@@ -40,5 +51,16 @@ async def put_route(
     wait: Wait = 5.0,
 ) -> schemas.Done:
     """Every version with traffic has to be ready. The weights are relative."""
-    written = await control.models.set_route(model, Split.of(body.split), who)
+    matches = body.matches
+    written = await control.models.set_route(
+        model,
+        Split.of(body.split),
+        who,
+        sticky=body.sticky,
+        matches=None if matches is None else tuple(map(_match, matches)),
+    )
     return await done(control, written, wait, response)
+
+
+def _match(body: schemas.MatchBody) -> RouteMatch:
+    return RouteMatch(Split.of(body.split), body.header.lower(), body.value, body.key)

@@ -15,13 +15,41 @@ from serve.core.snapshot import BY_NAME, Snapshot
 from serve.triton.metrics import ReplicaScrape
 
 
+class MatchBody(BaseModel):
+    """Calls that have their own traffic split: those with this value of a header (gRPC: of a
+    metadata key), or those with a key of this id. `value` and `key` are shell patterns.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    header: str = Field(default="", max_length=100)
+    value: str = Field(default="", max_length=1000)
+    key: str = Field(default="", max_length=100)
+    split: dict[int, int] = Field(min_length=1)
+
+
 class RouteBody(BaseModel):
-    """A traffic split: versions and their relative weights."""
+    """A traffic split: versions and their relative weights.
+
+    `sticky` says whose calls stay with one version: `key`, `request-id` or `header:NAME`; an empty
+    text means none. `matches` are tried in order before the split. What is missing stays unchanged.
+    """
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"split": {"1": 90, "2": 10}}]}
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"split": {"1": 90, "2": 10}},
+                {
+                    "split": {"1": 100},
+                    "sticky": "header:x-user-id",
+                    "matches": [{"header": "x-team", "value": "blue", "split": {"2": 100}}],
+                },
+            ]
+        },
     )
     split: dict[int, int] = Field(min_length=1)
+    sticky: str | None = Field(default=None, max_length=200)
+    matches: list[MatchBody] | None = None
 
 
 class LabelBody(BaseModel):
@@ -50,14 +78,16 @@ class Done(BaseModel):
     in_force: bool
 
 
-class Route(BaseModel):
-    """A model's traffic split. `routed` is false if no split is set and the newest version
-    serves.
+class RouteView(BaseModel):
+    """A model's route, as in `RouteBody`. `routed` is false if no split is set and the newest
+    version serves.
     """
 
     model: str
     split: dict[int, int]
     routed: bool
+    sticky: str = ""
+    matches: list[MatchBody] = []
 
 
 class ModelVersionView(BaseModel):
@@ -221,7 +251,7 @@ def summary(status: ModelStatus) -> dict[str, Any]:
         ],
         "labels": dict(status.labels),
         "split": dict(status.split.shares) if status.split else {},
-        "routed": status.routed,
+        "routed": status.route is not None,
         "objective": status.objective,
         "pool": status.pool,
         "pools": list(status.pools),

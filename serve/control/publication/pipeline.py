@@ -60,7 +60,7 @@ class DefaultRoutes:
     async def hold(self, model: str, newcomer: int) -> None:
         """Pin what serves now, before this version comes; nothing where there is a route."""
         serving = self._serving_now(model)
-        if serving in (None, newcomer) or self._records.decisions.split(model) is not None:
+        if serving in (None, newcomer) or self._records.decisions.route(model) is not None:
             return
         reason = f"traffic stays on version {serving} while version {newcomer} is published"
         try:

@@ -118,8 +118,8 @@ class Retention:
     ) -> tuple[str, ...]:
         """What refers to a version: the route, labels, and ensembles in one of these states."""
         decisions, found = self._records.decisions, []
-        split = decisions.split(version.model)
-        if split is not None and version.number in dict(split.shares):
+        route = decisions.route(version.model)
+        if route is not None and version.number in route.weights:
             found.append("the route")
         for label, number in decisions.labels(version.model).items():
             if number == version.number:

@@ -55,6 +55,10 @@ class BranchAccount:
         upstream = max(0.0, self.answered_at - self.sent_at) if self.answered_at else 0.0
         return self.stream.account_of(self.received, self.answered, upstream)
 
+    def header(self, name: bytes) -> bytes:
+        """See `CallOrigin`."""
+        return self.stream.header(name)
+
 
 class Branch:
     """One upstream stream. `said` are pieces of answers, and whether a message ends there."""

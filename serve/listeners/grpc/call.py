@@ -19,7 +19,7 @@ from serve.proxy.attempts import Attempt
 from serve.triton.grpc_upstream import UpstreamLeg
 from serve.wire.grpc_heads import OK_HEAD, OK_TRAILERS, error_block
 from serve.wire.grpc_messages import message
-from serve.wire.grpc_requests import RequestHead, readable, told_id
+from serve.wire.grpc_requests import RequestHead, metadata, readable, told_id
 from serve.wire.hpack_blocks import literal
 from serve.wire.http2 import CANCEL, END_STREAM, NO_ERROR
 from serve.wire.http2_stream import Piece, Stream
@@ -71,6 +71,11 @@ class ClientCall(Stream):
     def account(self) -> Account:
         """See `Origin`."""
         return self.account_of(self.received, self.answered, 0.0)
+
+    def header(self, name: bytes) -> bytes:
+        """See `CallOrigin`."""
+        pairs = metadata(self.head, self.context.heads.fields)
+        return b", ".join(value for key, value in pairs if key == name)
 
     def account_of(self, received: int, answered: int, upstream: float) -> Account:
         """The account of this call, or of a part of it."""

@@ -144,6 +144,10 @@ class HttpPredictCall:
             upstream=max(0.0, self._heard - self._sent) if self._sent else 0.0,
         )
 
+    def header(self, name: bytes) -> bytes:
+        """See `CallOrigin`."""
+        return b", ".join(value for key, value in self.headers if key == name)
+
     # --- the request comes ------------------------------------------------------------------------
 
     def whole(self, body: bytes) -> None:

@@ -49,6 +49,10 @@ class _Origin:
         known = self.asked.origin.account()
         return replace(known, answered=self.answered, upstream=self.upstream)
 
+    def header(self, name: bytes) -> bytes:
+        """See `CallOrigin`."""
+        return self.asked.origin.header(name)
+
 
 class TfServingGrpc:
     """The services' methods."""

@@ -76,11 +76,43 @@ def test_a_route_is_put_and_shown_with_the_etag_of_its_revision(tmp_path: Path) 
     shown = ask(one, "GET", "/api/routes/m")
     generation = one.publisher.snapshot.generation
     assert put.json() == {"generation": generation, "in_force": True}
-    assert shown.json() == {"model": "m", "split": {"1": 50, "2": 50}, "routed": True}
+    route = {"model": "m", "split": {"1": 50, "2": 50}, "routed": True}
+    assert shown.json() == route | {"sticky": "", "matches": []}
     assert put.headers["etag"] == shown.headers["etag"] != '"0"'
     asyncio.run(one.publisher.poll("worker-0", 0, 0))
     put = ask(one, "PUT", "/api/routes/m", body={"split": {"1": 1}})
     assert put.json()["in_force"] is False, "a worker has not acknowledged it"
+
+
+def test_what_a_route_does_not_say_stays_as_it_is(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    match = {"header": "X-Team", "value": "blue*", "key": "", "split": {"2": 1}}
+    ask(one, "PUT", "/api/routes/m", body=HALVES | {"sticky": "key", "matches": [match]})
+    ask(one, "PUT", "/api/routes/m", body={"split": {"1": 1}})
+    shown = ask(one, "GET", "/api/routes/m").json()
+    assert (shown["split"], shown["sticky"]) == ({"1": 1}, "key")
+    assert shown["matches"] == [match | {"header": "x-team"}]
+    ask(one, "PUT", "/api/routes/m", body=ONE | {"sticky": "", "matches": []})
+    shown = ask(one, "GET", "/api/routes/m").json()
+    assert (shown["sticky"], shown["matches"]) == ("", [])
+
+
+def test_a_route_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    both = {"header": "x-team", "value": "blue", "key": "3f*", "split": {"2": 1}}
+    for wrong, status in (
+        ({"sticky": "cookie"}, 422),
+        ({"sticky": "header:Ä"}, 422),
+        ({"sticky": "header:authorization"}, 422),
+        ({"matches": [both]}, 422),
+        ({"matches": [{"split": {"2": 1}}]}, 422),
+        ({"matches": [{"key": "3f", "split": {"3": 1}}]}, 409),  # version 3 is loading
+        ({"matches": [{"key": "3f", "split": {"9": 0, "1": 1}}]}, 404),
+        ({"matches": [{"key": "3f", "split": {"2": 1}}] * 21}, 422),
+    ):
+        answer = ask(one, "PUT", "/api/routes/m", body=HALVES | wrong)
+        assert answer.status_code == status, (wrong, answer.text)
+    assert ask(one, "GET", "/api/routes/m").json()["routed"] is False
 
 
 def test_who_and_why_are_taken_from_the_headers(tmp_path: Path) -> None:
