@@ -18,6 +18,7 @@ from serve.cli import (
     labels,
     models,
     replicas,
+    route_files,
     routes,
     sync,
     up,
@@ -53,6 +54,8 @@ app.command("doctor")(doctor.doctor)
 app.command("infer")(infer.infer)
 app.command("compare")(compare.compare)
 app.command("sync")(sync.sync)
+app.command("export")(route_files.export)
+app.command("apply")(route_files.apply)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.add_typer(models.app, name="model")

@@ -8,8 +8,9 @@ more: a version that becomes ready never undoes what a person has decided since.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from serve.control.decisions import DEFAULT_POOL, LABEL, MODEL, ROUTE, Decisions, label_key
@@ -69,6 +70,7 @@ def given_up(
 # --- models, labels and routes --------------------------------------------------------------------
 
 
+_NO_ETAGS: Mapping[str, str] = MappingProxyType({})
 _ATTEMPTS = 10  # each lost one means that somebody else's write went through
 
 
@@ -147,21 +149,52 @@ class Models:
         A version with weight 0 need not be ready, but it must exist. What is None stays as it is.
         """
         async with self.referring:
-            set_before = self._decisions().route(name) or Route(split)
+            before = self._decisions().route(name) or Route(split)
             route = Route(
                 split,
-                set_before.sticky if sticky is None else sticky,
-                set_before.matches if matches is None else matches,
+                before.sticky if sticky is None else sticky,
+                before.matches if matches is None else matches,
             )
-            body = route.to_json()
-            for version, weight in route.weights.items():
-                if weight:
-                    self._require_ready(name, version)
-                else:
-                    self._statuses.version(name, version)
-            return await self._supersede(
-                name, without_route, StoreEdit(ROUTE, name, body, *_of(by))
-            )
+            self._require_callable(name, route)
+            change = StoreEdit(ROUTE, name, route.to_json(), *_of(by))
+            return await self._supersede({name: change}, without_route)
+
+    async def set_routes(
+        self,
+        routes: Mapping[str, Route],
+        by: By,
+        *,
+        etags: Mapping[str, str] = _NO_ETAGS,
+        dry_run: bool = False,
+    ) -> Written:
+        """Set the routes of several models at once: calls see all of them, or none.
+
+        `etags` are of the routes as they were read, where that matters. A dry run only checks.
+        """
+        async with self.referring:
+            for name, route in routes.items():
+                self._require_callable(name, route)
+                present = self._decisions().entry(ROUTE, name).etag
+                if etags.get(name, "") not in ("", "*", present):
+                    raise PreconditionFailed(f"{ROUTE} '{name}'", present)
+            if dry_run or not routes:
+                return Written(self._publisher.snapshot.generation, "")
+            changes = {
+                name: StoreEdit(
+                    *(ROUTE, name, route.to_json(), by.author, by.reason, etags.get(name, ""))
+                )
+                for name, route in routes.items()
+            }
+            return await self._supersede(changes, without_route)
+
+    def _require_callable(self, name: str, route: Route) -> None:
+        """Every version that gets calls is ready somewhere, and every other one exists."""
+        self._statuses.model(name)
+        for version, weight in route.weights.items():
+            if weight:
+                self._require_ready(name, version)
+            else:
+                self._statuses.version(name, version)
 
     async def set_label(self, name: str, label: str, version: int, by: By) -> Written:
         """Make a label name a version, which must be ready somewhere.
@@ -177,7 +210,7 @@ class Models:
                 why = f"too few replicas have loaded it to take over label '{label}'"
                 raise VersionNotReady(name, version, why)
             change = StoreEdit(LABEL, label_key(name, label), {"version": version}, *_of(by))
-            return await self._supersede(name, without_label(label), change)
+            return await self._supersede({name: change}, without_label(label))
 
     async def remove_label(self, name: str, label: str, by: By) -> Written:
         """Remove a label; calls that name it are refused from then on."""
@@ -186,7 +219,7 @@ class Models:
         if label not in labels:
             raise UnknownLabel(name, label, labels)
         change = StoreEdit(LABEL, label_key(name, label), None, *_of(by))
-        return await self._supersede(name, without_label(label), change)
+        return await self._supersede({name: change}, without_label(label))
 
     async def configure(
         self, name: str, *, objective: str | None, pool: str | None, by: By
@@ -209,19 +242,25 @@ class Models:
             change = StoreEdit(MODEL, name, {k: v for k, v in body.items() if v}, *_of(by))
             return await self._write([change])
 
-    async def _supersede(self, name: str, give_up: GiveUp, change: StoreEdit) -> Written:
-        """Write it, and that no version of the model waits for it any more."""
+    async def _supersede(self, changes: Mapping[str, StoreEdit], give_up: GiveUp) -> Written:
+        """Write them, and that no version of their models waits for it any more."""
+        edits = tuple(changes.values())
         for _ in range(_ATTEMPTS):
-            waiting = given_up(self._decisions(), name, give_up, change.author, change.reason)
+            waiting = [
+                edit
+                for name, change in changes.items()
+                for edit in given_up(self._decisions(), name, give_up, change.author, change.reason)
+            ]
             try:
-                return await self._write([change, *waiting])
+                return await self._write([*edits, *waiting])
             except PreconditionFailed:
                 await self._reload()
-                present = self._decisions().entry(change.kind, change.key)
-                if not waiting or change.if_match not in ("", "*", present.etag):
-                    raise
+                for one in edits:
+                    present = self._decisions().entry(one.kind, one.key)
+                    if not waiting or one.if_match not in ("", "*", present.etag):
+                        raise
         raise Conflict(
-            f"other requests keep changing the versions of model '{name}'",
+            f"other requests keep changing the versions of model '{', '.join(changes)}'",
             try_this="repeat the request",
         )
 

@@ -6,9 +6,49 @@ from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, InControl
 from serve.admin.api.models import Wait, done
 from serve.control.decisions import ROUTE
-from serve.core.routes import RouteMatch, Split
+from serve.control.statuses import ModelStatus
+from serve.core.routes import Route, RouteMatch, Split
 
 router = APIRouter(tags=["routes"], responses={404: {"model": schemas.ErrorBody}})
+
+
+@router.get("/api/routes", summary="List all routes")
+async def list_routes(control: InControl) -> list[schemas.RouteEntry]:
+    """Returns the route of every model for which one is set."""
+    decisions = control.models.decisions
+    return [
+        schemas.RouteEntry(
+            **_view(one).model_dump(), etag=decisions.entry(ROUTE, one.model.name).etag
+        )
+        for one in control.models.all()
+        if one.route is not None
+    ]
+
+
+@router.put(
+    "/api/routes",
+    summary="Set the routes of several models",
+    responses={
+        409: {"model": schemas.ErrorBody, "description": "A version is not ready."},
+        412: {"model": schemas.ErrorBody, "description": "A route was changed since it was read."},
+    },
+)
+async def put_routes(
+    body: schemas.RoutesBody,
+    control: InControl,
+    who: ByWhom,
+    response: Response,
+    wait: Wait = 5.0,
+    dry_run: bool = False,
+) -> schemas.Done:
+    """Sets all of them as one change, or none. Other models keep their routes."""
+    routes = {
+        name: Route(Split.of(one.split), one.sticky or "", tuple(map(_match, one.matches or ())))
+        for name, one in body.routes.items()
+    }
+    etags = {name: one.etag for name, one in body.routes.items()}
+    written = await control.models.set_routes(routes, who, etags=etags, dry_run=dry_run)
+    return await done(control, written, wait, response)
 
 
 @router.get("/api/routes/{model}", summary="Show a model's route")
@@ -16,19 +56,7 @@ async def show_route(model: str, control: InControl, response: Response) -> sche
     """Returns the route in force. Use its ETag in `If-Match` of a change."""
     status = control.models.get(model)
     response.headers["etag"] = control.models.decisions.entry(ROUTE, model).etag
-    split = dict(status.split.shares) if status.split else {}
-    route = status.route
-    if route is None:
-        return schemas.RouteView(model=model, split=split, routed=False)
-    matches = [
-        schemas.MatchBody(
-            header=one.header, value=one.value, key=one.key, split=dict(one.split.shares)
-        )
-        for one in route.matches
-    ]
-    return schemas.RouteView(
-        model=model, split=split, routed=True, sticky=route.sticky, matches=matches
-    )
+    return _view(status)
 
 
 @router.put(
@@ -64,3 +92,23 @@ async def put_route(
 
 def _match(body: schemas.MatchBody) -> RouteMatch:
     return RouteMatch(Split.of(body.split), body.header.lower(), body.value, body.key)
+
+
+def _view(status: ModelStatus) -> schemas.RouteView:
+    split = dict(status.split.shares) if status.split else {}
+    route = status.route
+    if route is None:
+        return schemas.RouteView(model=status.model.name, split=split, routed=False)
+    matches = [
+        schemas.MatchBody(
+            header=one.header, value=one.value, key=one.key, split=dict(one.split.shares)
+        )
+        for one in route.matches
+    ]
+    return schemas.RouteView(
+        model=status.model.name,
+        split=dict(route.split.shares),
+        routed=True,
+        sticky=route.sticky,
+        matches=matches,
+    )

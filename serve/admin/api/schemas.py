@@ -78,6 +78,25 @@ class Done(BaseModel):
     in_force: bool
 
 
+class RouteOfMany(RouteBody):
+    """The whole route of one model: what is missing is removed. `etag` is that of the route as you
+    read it; if it has changed since, no route is set.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    etag: str = Field(default="", max_length=100)
+
+
+class RoutesBody(BaseModel):
+    """Routes by model."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"routes": {"digits": {"split": {"1": 90, "2": 10}}}}]},
+    )
+    routes: dict[str, RouteOfMany] = Field(max_length=10_000)
+
+
 class RouteView(BaseModel):
     """A model's route, as in `RouteBody`. `routed` is false if no split is set and the newest
     version serves.
@@ -88,6 +107,12 @@ class RouteView(BaseModel):
     routed: bool
     sticky: str = ""
     matches: list[MatchBody] = []
+
+
+class RouteEntry(RouteView):
+    """A route in the list of all."""
+
+    etag: str
 
 
 class ModelVersionView(BaseModel):

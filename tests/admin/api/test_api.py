@@ -115,6 +115,20 @@ def test_a_route_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) -
     assert ask(one, "GET", "/api/routes/m").json()["routed"] is False
 
 
+def test_of_several_routes_none_is_set_when_one_was_changed_meanwhile(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    ask(one, "PUT", "/api/routes/m", body=HALVES)
+    [listed] = ask(one, "GET", "/api/routes").json()
+    assert (listed["model"], listed["split"]) == ("m", HALVES["split"])
+    for etag, status in (('"0"', 412), (listed["etag"], 200), (listed["etag"], 412), ("", 200)):
+        body = {"routes": {"m": ONE | {"etag": etag}}}
+        assert ask(one, "PUT", "/api/routes", body=body).status_code == status, etag
+    body = {"routes": {"m": HALVES | {"etag": listed["etag"]}}}
+    rehearsed = ask(one, "PUT", "/api/routes?dry_run=true", body=body)
+    assert rehearsed.status_code == 412
+    assert ask(one, "GET", "/api/routes/m").json()["split"] == ONE["split"]
+
+
 def test_who_and_why_are_taken_from_the_headers(tmp_path: Path) -> None:
     one = plane(tmp_path)
     ask(one, "PUT", "/api/routes/m", body=HALVES, servegate_author="ada", servegate_reason="test")
