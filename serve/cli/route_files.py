@@ -15,7 +15,7 @@ from serve.core.errors import Invalid
 from serve.core.routes import Route
 
 _UNSET = '"0"'  # the ETag of a route that is not set
-_FIELDS = ("split", "sticky", "matches")
+_FIELDS = ("split", "sticky", "matches", "fallback")
 
 
 def export(admin_url: AdminUrl = None, key_file: KeyFile = None) -> None:

@@ -8,7 +8,8 @@ from serve.cli.client import connect, segment
 from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
-from serve.core.routes import RouteMatch, Split, check_sticky, weights_json
+from serve.core.errors import Invalid
+from serve.core.routes import RouteMatch, Split, check_sticky, sticky_text, weights_json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,9 +42,11 @@ def show_route(
         ],
     )
     if route.get("sticky"):  # an older gateway has neither
-        say(f"sticky: each value of {route['sticky']} stays with one version")
+        say(f"sticky: all calls with the same {sticky_text(route['sticky'])} go to one version")
     for match in route.get("matches", ()):
         say(f"match: {RouteMatch.from_json(match)}")
+    if route.get("fallback"):
+        say(f"fallback: version {route['fallback']}, while no replica has the chosen version")
     if not route["routed"]:
         say(
             "no route is set, so the newest version gets all traffic; set one with: "
@@ -79,6 +82,14 @@ def set_route(
             "unchanged).",
         ),
     ] = None,
+    fallback: Annotated[
+        str | None,
+        typer.Option(
+            "--fallback",
+            metavar="VERSION|none",
+            help="Version for calls whose version no replica has loaded (default: unchanged).",
+        ),
+    ] = None,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -99,9 +110,19 @@ def set_route(
     if match:
         given = () if match == ["none"] else map(RouteMatch.parse, match)
         body["matches"] = [one.to_json() for one in given]
+    if fallback is not None:
+        body["fallback"] = _version(fallback)
     path = f"/api/routes/{segment(name)}"
     shown = f"{split}" if split.total == 100 else f"{split} ({split.percent})"
     tell_done(
         connect(admin_url, key_file, reason=reason).put(path, body),
         f"traffic split of {name}: {shown}",
     )
+
+
+def _version(text: str) -> int:
+    if text == "none":
+        return 0
+    if not (text.isascii() and text.isdigit() and 0 < len(text) < 19):
+        raise Invalid(f"--fallback cannot be '{text}'", try_this="--fallback 1, or --fallback none")
+    return int(text)

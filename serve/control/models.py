@@ -143,6 +143,7 @@ class Models:
         *,
         sticky: str | None = None,
         matches: tuple[RouteMatch, ...] | None = None,
+        fallback: int | None = None,
     ) -> Written:
         """Divide a model's calls; every version that gets calls must be ready somewhere.
 
@@ -154,6 +155,7 @@ class Models:
                 split,
                 before.sticky if sticky is None else sticky,
                 before.matches if matches is None else matches,
+                before.fallback if fallback is None else fallback,
             )
             self._require_callable(name, route)
             change = StoreEdit(ROUTE, name, route.to_json(), *_of(by))

@@ -32,6 +32,7 @@ class Commands(Protocol):
         *,
         sticky: str | None = None,
         matches: tuple[RouteMatch, ...] | None = None,
+        fallback: int | None = None,
     ) -> Written:
         """Divide a model's calls."""
 
@@ -120,7 +121,12 @@ class RestoreCommands:
             )
         route = Route.from_json(body)
         return await self._commands.set_route(
-            key, route.split, by, sticky=route.sticky, matches=route.matches
+            key,
+            route.split,
+            by,
+            sticky=route.sticky,
+            matches=route.matches,
+            fallback=route.fallback,
         )
 
     async def _label(self, key: str, body: Any, by: By) -> Written:

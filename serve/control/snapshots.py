@@ -113,6 +113,7 @@ def _view(
         asleep=asleep,
         sticky=route.sticky if route else "",
         matches=route.matches if route else (),
+        fallback=route.fallback if route else 0,
     )
 
 

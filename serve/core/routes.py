@@ -173,16 +173,20 @@ class Route:
     """How a model's calls that name no version are distributed.
 
     The first of `matches` that takes a call decides instead of `split`. `sticky` says whose calls
-    stay with one version: `key`, `request-id`, `header:NAME`, or empty for none.
+    stay with one version: `key`, `request-id`, `header:NAME`, or empty for none. `fallback` is the
+    version for calls whose version no replica has loaded; 0 for none.
     """
 
     split: Split
     sticky: str = ""
     matches: tuple[RouteMatch, ...] = ()
+    fallback: int = 0
 
     def __post_init__(self) -> None:
-        """`Invalid` for an unknown identity, or too many matches."""
+        """`Invalid` for an unknown identity, no version, or too many matches."""
         check_sticky(self.sticky)
+        if self.fallback < 0:
+            raise Invalid(f"'{self.fallback}' is not a version", why="versions are numbered from 1")
         if len(self.matches) > MOST_MATCHES:
             raise Invalid(
                 f"{len(self.matches)} matches are too many",
@@ -192,7 +196,9 @@ class Route:
     @property
     def weights(self) -> dict[int, int]:
         """All versions that the route names, each with its largest weight."""
-        found = dict(self.split.shares)
+        found = {self.fallback: 1} if self.fallback else {}
+        for version, weight in self.split.shares:
+            found[version] = max(weight, found.get(version, 0))
         for match in self.matches:
             for version, weight in match.split.shares:
                 found[version] = max(weight, found.get(version, 0))
@@ -210,13 +216,23 @@ class Route:
             page["sticky"] = self.sticky
         if self.matches:
             page["matches"] = [match.to_json() for match in self.matches]
+        if self.fallback:
+            page["fallback"] = self.fallback
         return page
 
     @classmethod
     def from_json(cls, page: Mapping[str, Any]) -> "Route":
         """Read what `to_json` gave; `Invalid`, `LookupError` or `TypeError` for anything else."""
         matches = tuple(RouteMatch.from_json(match) for match in page.get("matches", ()))
-        return cls(split_from_json(page["split"]), str(page.get("sticky", "")), matches)
+        sticky, fallback = str(page.get("sticky", "")), int(page.get("fallback", 0))
+        return cls(split_from_json(page["split"]), sticky, matches, fallback)
+
+
+def sticky_text(sticky: str) -> str:
+    """What callers have in common that stay with one version: `API key`, `x-user-id header`."""
+    if sticky == BY_KEY:
+        return "API key"
+    return f"{header_of(sticky).decode()} header"
 
 
 def header_of(sticky: str) -> bytes:

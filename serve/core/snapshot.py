@@ -50,7 +50,7 @@ class ModelView:
     which of the two it is. A model none of whose versions is ready has an empty `targets`; `failed`
     tells one that could not be loaded from one that is still loading. `asleep` says that its pool
     may have no replica, and has none that holds all of it: calls for what is missing may wait.
-    `sticky` and `matches` are those of its `Route`.
+    `sticky`, `matches` and `fallback` are those of its `Route`.
     """
 
     name: str
@@ -63,6 +63,7 @@ class ModelView:
     asleep: bool = False
     sticky: str = ""
     matches: tuple[RouteMatch, ...] = ()
+    fallback: int = 0
 
     @property
     def called(self) -> frozenset[int]:
@@ -170,6 +171,7 @@ def _model_to_json(model: ModelView, numbers: dict[tuple[str, ...], int]) -> dic
         "routed": model.routed,
         "sticky": model.sticky,
         "matches": [match.to_json() for match in model.matches],
+        "fallback": model.fallback,
         "sequences": model.sequences,
         "failed": model.failed,
         "asleep": model.asleep,
@@ -236,4 +238,5 @@ def _model_from_json(name: str, item: Any, find: Callable[[Any], tuple[str, ...]
         asleep=bool(item.get("asleep", False)),  # older ones do not say
         sticky=sticky,
         matches=tuple(map(RouteMatch.from_json, item.get("matches", ()))),
+        fallback=int(item.get("fallback", 0)),
     )

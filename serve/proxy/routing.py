@@ -9,6 +9,7 @@
 | nothing, sticky         | by the split, assigned to the caller            | sticky         |
 | nothing                 | by the split, drawn at random                   | split          |
 | nothing, no route set   | the highest that is ready, as Triton does       | latest         |
+| nothing                 | the fallback, where no replica has the others'   | fallback       |
 """
 
 from collections.abc import Callable, Collection
@@ -132,6 +133,8 @@ class Routing:
             else:
                 version = split.choose(draw())
         target = model.targets.get(version)
+        if target is None and model.fallback and not model.asleep:
+            target, by = model.targets.get(model.fallback), "fallback"
         if target is None:
             raise _nobody(model, version, "the route sends traffic to it")
         return self._choice(model, target, by, pinned=pinned)

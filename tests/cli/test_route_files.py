@@ -21,6 +21,7 @@ routes:
       split: {2: 100}
   n:
     split: {1: 100}
+    fallback: 2
 """
 
 

@@ -34,8 +34,9 @@ class Commands:
         *,
         sticky: str | None = None,
         matches: tuple[RouteMatch, ...] | None = None,
+        fallback: int | None = None,
     ) -> Written:
-        body = Route(split, sticky or "", matches or ()).to_json()
+        body = Route(split, sticky or "", matches or (), fallback or 0).to_json()
         change = StoreEdit("route", name, body, by.author, by.reason, by.if_match)
         self.asked.append(("route", name, str(split), by))
         return Written(7, etag(await self._store.apply(change)))
@@ -103,7 +104,7 @@ def split(**weights: int) -> Mapping[str, Any]:
 
 
 def test_a_route_goes_back_with_its_rules(scene: Scene) -> None:
-    rules = {"sticky": "key", "matches": [{"key": "3f*", "split": {"2": 1}}]}
+    rules = {"sticky": "key", "matches": [{"key": "3f*", "split": {"2": 1}}], "fallback": 1}
 
     async def scenario() -> Mapping[str, Any]:
         first, _ = await scene.set("route", "m", split(v1=100) | rules, split(v1=100))

@@ -154,7 +154,7 @@ def test_an_identity_is_of_one_model() -> None:
 
 def test_a_route_reads_what_it_writes_and_what_was_written_before_it_had_rules() -> None:
     matches = (RouteMatch.parse("header:X-Team=blue* 2=100"), RouteMatch.parse("key:3f* 1=1 2=1"))
-    route = Route(Split.parse(["1=90", "2=10"]), "header:x-user", matches)
+    route = Route(Split.parse(["1=90", "2=10"]), "header:x-user", matches, 3)
     assert Route.from_json(route.to_json()) == route
     assert [str(match) for match in matches] == ["header:x-team=blue* 2=100", "key:3f* 1=1 2=1"]
     assert Route.from_json({"split": {"1": 100}}) == Route(Split.of({1: 100}))
@@ -166,6 +166,7 @@ def test_a_route_knows_all_versions_that_it_names() -> None:
     route = Route(Split.of({1: 100, 2: 0}), matches=(match,))
     assert route.weights == {1: 100, 2: 1, 3: 0}
     assert route.versions == (1, 2)
+    assert Route(route.split, fallback=2).versions == (1, 2)
 
 
 def test_what_is_no_match_or_identity_is_refused_with_an_example() -> None:

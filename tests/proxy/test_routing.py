@@ -7,7 +7,14 @@ from builders import call, snapshot, target, view
 from refusals import refusal
 
 from serve.core.calls import Account, Choice, Verb
-from serve.core.errors import BadVersion, NoReplica, UnknownLabel, UnknownModel, UnknownVersion
+from serve.core.errors import (
+    Asleep,
+    BadVersion,
+    NoReplica,
+    UnknownLabel,
+    UnknownModel,
+    UnknownVersion,
+)
 from serve.core.routes import RouteMatch, Split
 from serve.core.snapshot import ModelView
 from serve.proxy.routing import Routing
@@ -130,6 +137,20 @@ def test_a_match_of_several_versions_is_sticky_too() -> None:
     assert {(one.target.version, one.by) for one in found.values()} == {(2, "match"), (3, "match")}
     assert all(route(model, x_team="blue", x_user=f"u{n}") == one for n, one in found.items())
     assert route(model, sequence="n1", x_team="blue").by == "match"
+
+
+def test_calls_whose_version_nobody_has_go_to_the_fallback_unless_they_name_it() -> None:
+    lost = RouteMatch(Split.of({9: 1}), key="3f*")
+    model = replace(SPLIT, split=Split.of({7: 1}), matches=(lost,), fallback=2)
+    for key in ("", "3f01"):
+        chosen = route(model, key)
+        assert (chosen.target.version, chosen.by) == (2, "fallback"), key
+    assert route(replace(SPLIT, fallback=3)).by == "split"
+    for changed in ({"fallback": 8}, {"asleep": True}):
+        with pytest.raises(NoReplica if "fallback" in changed else Asleep):
+            route(replace(model, **changed))
+    with pytest.raises(UnknownVersion):
+        pick(model, selector="9")
 
 
 def test_a_match_whose_version_is_nowhere_loaded_is_no_reason_for_another_version() -> None:

@@ -43,7 +43,10 @@ async def put_routes(
 ) -> schemas.Done:
     """Sets all of them as one change, or none. Other models keep their routes."""
     routes = {
-        name: Route(Split.of(one.split), one.sticky or "", tuple(map(_match, one.matches or ())))
+        name: Route(
+            *(Split.of(one.split), one.sticky or ""),
+            *(tuple(map(_match, one.matches or ())), one.fallback or 0),
+        )
         for name, one in body.routes.items()
     }
     etags = {name: one.etag for name, one in body.routes.items()}
@@ -86,6 +89,7 @@ async def put_route(
         who,
         sticky=body.sticky,
         matches=None if matches is None else tuple(map(_match, matches)),
+        fallback=body.fallback,
     )
     return await done(control, written, wait, response)
 
@@ -111,4 +115,5 @@ def _view(status: ModelStatus) -> schemas.RouteView:
         routed=True,
         sticky=route.sticky,
         matches=matches,
+        fallback=route.fallback,
     )

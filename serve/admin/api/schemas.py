@@ -31,7 +31,8 @@ class RouteBody(BaseModel):
     """A traffic split: versions and their relative weights.
 
     `sticky` says whose calls stay with one version: `key`, `request-id` or `header:NAME`; an empty
-    text means none. `matches` are tried in order before the split. What is missing stays unchanged.
+    text means none. `matches` are tried in order before the split. `fallback` is the version for
+    calls whose version no replica has loaded; 0 means none. What is missing stays unchanged.
     """
 
     model_config = ConfigDict(
@@ -50,6 +51,7 @@ class RouteBody(BaseModel):
     split: dict[int, int] = Field(min_length=1)
     sticky: str | None = Field(default=None, max_length=200)
     matches: list[MatchBody] | None = None
+    fallback: int | None = Field(default=None, ge=0)
 
 
 class LabelBody(BaseModel):
@@ -107,6 +109,7 @@ class RouteView(BaseModel):
     routed: bool
     sticky: str = ""
     matches: list[MatchBody] = []
+    fallback: int = 0
 
 
 class RouteEntry(RouteView):

@@ -18,6 +18,7 @@ from serve.admin.web.shares import shares
 from serve.control.decisions import LABEL, MODEL, ROUTE, SERVING
 from serve.control.history import FieldDifference, Revision, differences
 from serve.core.errors import Invalid, PreconditionFailed, UnknownRevision
+from serve.core.routes import sticky_text
 
 router = APIRouter(include_in_schema=False)
 _PATH = "/traffic/{model}"
@@ -58,6 +59,7 @@ async def show(model: str, visit: Visiting, changed: str = "") -> Response:
         "traffic.html",
         model=told,
         route=route,
+        sticky=sticky_text(route.sticky) if route.sticky else "",
         etag=answer.headers["etag"],
         changed=bool(changed),
         shares=shares(route.split),

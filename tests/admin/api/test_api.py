@@ -77,7 +77,7 @@ def test_a_route_is_put_and_shown_with_the_etag_of_its_revision(tmp_path: Path) 
     generation = one.publisher.snapshot.generation
     assert put.json() == {"generation": generation, "in_force": True}
     route = {"model": "m", "split": {"1": 50, "2": 50}, "routed": True}
-    assert shown.json() == route | {"sticky": "", "matches": []}
+    assert shown.json() == route | {"sticky": "", "matches": [], "fallback": 0}
     assert put.headers["etag"] == shown.headers["etag"] != '"0"'
     asyncio.run(one.publisher.poll("worker-0", 0, 0))
     put = ask(one, "PUT", "/api/routes/m", body={"split": {"1": 1}})
