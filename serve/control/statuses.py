@@ -254,7 +254,9 @@ class Statuses:
             if one.passed_over:
                 problems.append(one.passed_over)
         problems += [
-            f"version {status.number}: {status.reason}"
+            status.reason
+            if status.reason.startswith("version ")
+            else f"version {status.number}: {status.reason}"
             for status in _loadable(versions)
             if status.published
             and status.state == VersionState.FAILED

@@ -177,7 +177,8 @@ def _instances(message: Any) -> _Told:
         where = f"each of the GPUs {numbers}" if numbers else _KINDS.get(group.kind, "a device")
         on_each = "each GPU" if where == "GPU" else f"the {where}" if where == "CPU" else where
         kept = " These instances are passive and get no calls." if group.passive else ""
-        text = f"{count} can be executed at a time on {on_each}.{kept}"
+        once = "at the same time" if group.count > 1 else "at a time"
+        text = f"{count} can be executed {once} on {on_each}.{kept}"
         yield f"instance_group[{index}]", text
 
 

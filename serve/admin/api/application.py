@@ -196,5 +196,5 @@ async def _malformed(request: Request, error: Exception) -> Response:
         for fault in error.errors()
     )
     return await _explain(
-        request, Invalid("the request is not valid", why=faults, try_this="see GET /openapi.json")
+        request, Invalid("the request is not valid", why=faults, try_this="GET /openapi.json")
     )

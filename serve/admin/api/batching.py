@@ -38,10 +38,10 @@ class BatchView(BaseModel):
 
 
 class WindowView(BaseModel):
-    """The last minutes over all replicas. `seconds` is the longest observation of a replica.
+    """The last few minutes, over all replicas. `seconds` is the longest observation of a replica.
 
     `rate` is successful calls per second. `queue`, `compute` and `whole` are seconds per call
-    within Triton, `took` the seconds that clients measure. `busy` is the share of time in which
+    within Triton, `took` the latency at the gateway. `busy` is the share of time in which
     instances compute, and `occupancy` the mean executed batch divided by max_batch_size. Both are
     from 0 to 1, or null if unknown. `rejected` calls were refused by Triton, mostly because a queue
     was full. `pending` calls are waiting now.
@@ -133,7 +133,8 @@ class BatchingView(BaseModel):
     """How a version is batched, with the measurements of the last `kept` seconds.
 
     `name` is its name in Triton. `config` is the configuration in force, empty if no replica
-    reports it, and `revised` the fields that were changed. There is no advice below `enough` calls.
+    reports it, and `revised` the fields that were changed. `enough` is the number of calls that
+    advice needs.
     """
 
     model: str
@@ -162,10 +163,10 @@ class BatchingView(BaseModel):
 
 @router.get(_PATH, summary="Show the batching of a version")
 async def show_batching(model: str, number: int, control: InControl) -> BatchingView:
-    """Returns the configuration in words, the batches of the last minutes, advice and hints.
+    """Returns the configuration in words, the batches of the last few minutes, advice and hints.
 
     The control plane reads the numbers from each replica every few seconds, and for this request.
-    They start again when a replica loads the version.
+    They restart from zero when a replica loads the version.
     """
     found = await control.overviews.show(model, number)
     situation = found.situation

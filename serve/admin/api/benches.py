@@ -59,17 +59,17 @@ async def open_bench(
     who: ByWhom,
 ) -> BenchView:
     """Loads the version for measurements, on a temporary Triton or on a replica that gets no other
-    calls. There is one bench at a time.
+    calls. There can be only one session at a time.
 
-    A bench that is not kept is closed after 60 s. A replica returns to its previous state at the
-    end. A replica that the other calls need is refused.
+    A session that is not kept open is closed after 60 s. A replica returns to its previous state at
+    the end. The request is refused if other calls need the replica.
     """
     return await control.benches.open(model, number, body.fields, body.replica)
 
 
 @router.get(_PATH, summary="Keep a benchmark session open", responses=_UNKNOWN)
 async def keep_bench(identity: Identity, control: InControl) -> BenchView:
-    """Returns the bench, and keeps it open for another 60 s."""
+    """Returns the session, and keeps it open for another 60 s."""
     return control.benches.keep(identity)
 
 
@@ -86,6 +86,6 @@ async def change_bench(
 
 @router.delete(_PATH, status_code=204, summary="Close a benchmark session", responses=_UNKNOWN)
 async def close_bench(identity: Identity, control: InControl, who: ByWhom) -> Response:
-    """Returns when everything is as it was before the bench."""
+    """Returns when everything is as it was before the session."""
     await control.benches.close(identity)
     return Response(status_code=204)

@@ -35,7 +35,7 @@ from serve.core.replicas import Replica
 from serve.triton.metrics import ReplicaScrape
 
 T = TypeVar("T")
-_AUTHOR = "Author of the change, percent-encoded. Ignored if the request shows an API key."
+_AUTHOR = "Author of the change, percent-encoded. Ignored if the request contains an API key."
 _REASON = "Reason for the change, percent-encoded. It is recorded in the history."
 _IF_MATCH = "ETag of the state that you read. If it has changed since, the request is refused."
 

@@ -21,7 +21,7 @@ Least = Annotated[float | None, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 
 
 class CaseBody(BaseModel):
-    """Which side of the try is correct, the name of the case, and the tolerances.
+    """Which side of the run is correct, the name of the case, and the tolerances.
 
     `atol` and `rtol` apply to floats (default: 1e-4 and 1e-3). `top1` is the share of rows whose
     highest score must be at the same position.

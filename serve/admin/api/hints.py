@@ -120,8 +120,8 @@ async def list_hints(
     """Hints are calculated every five seconds, and when a call waits for a pool without replicas.
 
     With `after`, the response comes with the next round, or unchanged after 25 seconds. The numbers
-    start again with the control plane. If `after` is higher than the current number, the response
-    is immediate.
+    start from zero when the control plane restarts. If `after` is higher than the current number,
+    the response is immediate.
     """
     if after is not None and after <= control.board.number:
         await unless_left(request, _newer(control.board, after))

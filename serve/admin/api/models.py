@@ -82,8 +82,8 @@ async def delete_label(
 async def load_model(
     model: str, control: InControl, who: ByWhom, response: Response, wait: Patience = 60.0
 ) -> schemas.Done:
-    """Reloads it if it is loaded, and loads a model that was unloaded. Triton reads its current
-    folder.
+    """Reloads it if it is loaded, and loads a model that was unloaded. Triton reads the
+    model's folder again.
     """
     await control.management.load(model, None, who, wait)
     return await _told(control, response)

@@ -27,8 +27,9 @@ _BODY: dict[str, Any] = {
 
 
 class CauseView(BaseModel):
-    """A difference in training. `change` contains the fields to set in preprocessing.json (null
-    removes a field). With `exact`, the samples then match the training's tensors bit for bit.
+    """A likely cause: something that training did differently from the recorded preprocessing.
+    `change` contains the fields to set in preprocessing.json (null removes a field). With `exact`,
+    the samples then match the training's tensors bit for bit.
     """
 
     what: str

@@ -37,7 +37,7 @@ _BYTES: dict[int | str, dict[str, Any]] = {
 
 router = APIRouter(tags=["runs"])
 Identity = Annotated[str, Path(max_length=60)]
-SideName = Annotated[Literal["a", "b"], Query(description="Side of the try.")]
+SideName = Annotated[Literal["a", "b"], Query(description="Side of the run.")]
 Selector = Annotated[str, Field(max_length=63, description="Version number, label, or empty.")]
 
 
@@ -84,7 +84,7 @@ class TryBody(BaseModel):
 
 
 class DatasetBody(BaseModel):
-    """The dataset that receives the input of a try as a row, and its label."""
+    """The dataset that receives the input of a run as a row, and its label."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -122,7 +122,7 @@ async def list_tries(
 
 @router.get(_PATH, summary="Show a run", responses=_UNKNOWN)
 async def show_try(identity: Identity, control: InControl) -> Try:
-    """Returns the whole try."""
+    """Returns the whole run."""
     return await control.tries.shelf.get(identity)
 
 
@@ -245,7 +245,7 @@ async def show_snippets(
 async def add_row(
     identity: Identity, body: DatasetBody, control: InControl, who: ByWhom
 ) -> Response:
-    """Adds the input of the try as a row."""
+    """Adds the input of the run as a row."""
     data, name = await control.tries.row(identity)
     await control.rows.add(body.dataset, data, name, body.label, who.author)
     return Response(status_code=204)

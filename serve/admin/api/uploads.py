@@ -236,8 +236,8 @@ async def commit_upload(id: Id, body: CommitBody, control: InControl, who: ByWho
     responses={409: {"model": schemas.ErrorBody, "description": "The upload is being published."}},
 )
 async def delete_upload(id: Id, control: InControl) -> Response:
-    """Deletes blobs that no other upload needs. Stored blobs are deleted by the garbage
-    collection.
+    """Deletes partially received blobs that no other upload needs. Garbage collection deletes
+    stored blobs.
     """
     control.uploads.get(id)
     users = _users(control, id)

@@ -173,7 +173,7 @@ async def retire_version(
     response: Response,
     purge: Annotated[bool, Query(description="Also delete its files.")] = False,
 ) -> VersionView:
-    """Replicas unload the version. Its files stay until the garbage collection, or are deleted
+    """Replicas unload the version. Its files stay until garbage collection, or are deleted
     immediately with `purge`.
 
     A failed version was never loaded and cannot be restored, so it is deleted.

@@ -91,14 +91,19 @@ class Operation:
             words.append("--head" if self.method == "HEAD" else f"-X {self.method}")
         if shows_key:
             words.append('-H "authorization: Bearer $SERVEGATE_KEY"')
-        words.append(quote(f"{base.rstrip('/')}{path}"))
+        query = "&".join(
+            f"{one.name}={one.name.upper()}"
+            for one in self.parameters
+            if one.is_required and one.where == "query"
+        )
+        words.append(quote(f"{base.rstrip('/')}{path}{'?' if query else ''}{query}"))
         return " ".join([*words, *self._sent()])
 
     def _sent(self) -> Iterator[str]:
         if self.body is None:
             return
         if self.body.media.startswith("multipart/"):
-            yield "-F files=@FILE"
+            yield "-F name=NAME -F files=@FILE"
             return
         yield f"-H {quote(f'content-type: {self.body.media}')}"
         yield f"-d {quote(self.body.example)}" if self.body.example else "--data-binary @FILE"

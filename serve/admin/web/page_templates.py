@@ -165,11 +165,12 @@ def command_text(context: Context, command: str) -> Markup:
     if not command.startswith("servegate "):
         return escape(command)
     visit: Visit = context["visit"]
-    http, _, metrics = visit.control.data_urls
+    http, grpc, metrics = visit.control.data_urls
     if not command.startswith(_CALLS):
-        http = metrics = ""
+        http = grpc = metrics = ""
     seen = visit.request.base_url
-    urls = {name: _from_there(url, seen) for name, url in (("http", http), ("metrics", metrics))}
+    data = {"http": http, "grpc": grpc, "metrics": metrics}
+    urls = {name: _from_there(url, seen) for name, url in data.items()}
     return _unbroken(command + addressed("", **urls, admin=str(seen)))
 
 
@@ -180,8 +181,11 @@ def _unbroken(command: str) -> Markup:
     return Markup(" ").join(option.format(one) if one.startswith("--") else one for one in words)
 
 
-def advice_text(text: str) -> Markup:
+@pass_context
+def advice_text(context: Context, text: str) -> Markup:
     """What to try after an error: a command or an option as code, a sentence as it is."""
+    if text.startswith("servegate ") and context["visit"] is not None:
+        return Markup("<code>{}</code>").format(command_text(context, printable(text)))
     if text.startswith(("servegate ", "GET ", "POST ", "/", "-")):
         return Markup("<code>{}</code>").format(printable(text))
     return escape(printable(text))

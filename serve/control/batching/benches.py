@@ -28,7 +28,7 @@ KEPT = 60.0  # seconds that a bench stays without being asked for
 
 @dataclass(frozen=True, slots=True)
 class BenchView:
-    """A bench that can be measured.
+    """A session that can be measured.
 
     `name` is the model's in Triton. `http`, `grpc` and `metrics` are host:port of that Triton;
     `replica` is empty for a throw-away one. `fields` are those in force, `expires_in` seconds.

@@ -30,7 +30,11 @@ def name_differs(subject: LintSubject) -> Findings:
     """
     name = subject.message.name
     if name and name != subject.name:
-        yield LintFinding("name", f"it is '{name}', but the model is '{subject.name}'", "remove it")
+        yield LintFinding(
+            "name",
+            f"the field is '{name}', but the model is named '{subject.name}'",
+            "remove the field",
+        )
 
 
 def version_policy_ignored(subject: LintSubject) -> Findings:

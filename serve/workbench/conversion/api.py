@@ -129,9 +129,10 @@ class ConversionLine(BaseModel):
 
 
 class ConversionView(ConversionLine):
-    """One job with what was asked, and what it has told so far.
+    """One job with its request, and its events so far.
 
-    `starts` counts how often it began to run: a second time when the control plane was stopped.
+    `starts` is the number of times it was started: more than once if the control plane was
+    restarted.
     """
 
     request: dict[str, Any]
@@ -215,7 +216,7 @@ async def poll_events(
 
 @router.get(_PATH + "/report", summary="Get the report of a conversion as JSON")
 async def fetch_report(id: Id, control: InControl) -> dict[str, Any]:
-    """Returns `conversion.json` with all measurements, also if the gate refused the model."""
+    """Returns `conversion.json` with all measurements, even if the gate refused the model."""
     return dict(await control.service(Conversions).jobs.report(id))
 
 

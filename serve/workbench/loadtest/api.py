@@ -24,7 +24,7 @@ _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.ErrorBody}}
 
 
 class LoadReportBody(BaseModel):
-    """The `report.json` of `servegate load run`. The page is drawn from `runs`."""
+    """The `report.json` of `servegate load run`. The page is rendered from `runs`."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -80,7 +80,7 @@ class RatioView(BaseModel):
 async def keep_report(
     body: LoadReportBody, request: Request, control: InControl, who: ByWhom
 ) -> LoadReportLine:
-    """Stores the report unchanged. Its page is drawn for each request."""
+    """Stores the report unchanged. Its page is rendered for each request."""
     page = await asyncio.to_thread(_checked, body.model_dump())
     return await control.service(LoadReports).add(page, await request.body(), who.author)
 
@@ -104,7 +104,7 @@ async def fetch_report(name: Name, control: InControl) -> Response:
     responses=_UNKNOWN,
 )
 async def read_report(name: Name, control: InControl) -> HTMLResponse:
-    """Returns the report as one HTML page without scripts, drawn from the stored JSON."""
+    """Returns the report as one HTML page without scripts, rendered from the stored JSON."""
     data = await control.service(LoadReports).read(name)
     return HTMLResponse(await asyncio.to_thread(_drawn, data), headers=PAGE_HEADERS)
 

@@ -50,10 +50,10 @@ def test_the_marks_of_intervals_lie_on_an_axis_that_ends_at_one() -> None:
 def test_the_difference_is_told_from_the_better_side() -> None:
     low, high = -0.0771, -0.0365
     assert drop_text({"value": -0.0551, "low": low, "high": high}) == (
-        "B is better by 5.51 percentage points (95 % interval: 3.65 to 7.71)."
+        "B scores 5.51 percentage points higher (95 % interval: 3.65 to 7.71)."
     )
     assert drop_text({"value": 0.01, "low": -0.02, "high": 0.04}) == (
-        "A is better by 1.00 percentage points (95 % interval: −2.00 to 4.00)."
+        "A scores 1.00 percentage points higher (95 % interval: −2.00 to 4.00)."
     )
 
 

@@ -58,7 +58,7 @@ def test_commands_on_pages_have_the_addresses_that_are_not_the_defaults(tmp_path
         (tmp_path / name).mkdir()
     elsewhere, usual = Pages(tmp_path / "a", data_urls=ports), Pages(tmp_path / "b")
     load = "servegate load scenario smoke --model MODEL --share"
-    flags = "--url http://127.0.0.1:25000 --metrics-url http://127.0.0.1:25002"
+    flags = "--url http://127.0.0.1:25000 --grpc-url http://127.0.0.1:25001 --metrics-url http://127.0.0.1:25002"
     said = words(elsewhere.get("/loadtests", host="localhost:25080"))
     assert f"{load} {flags} --admin-url http://localhost:25080" in said
     push = "servegate model push model_repo/digits digits --live --wait"

@@ -80,7 +80,7 @@ def test_hints_outlive_being_written_down() -> None:
 
 def test_the_page_draws_each_pool_and_tells_what_was_wanted_and_why() -> None:
     shown = seen(run_with(recorded(*GROWING)))
-    assert "Autoscaling hints" in shown.headings
+    assert "Scaling hints" in shown.headings
     assert (
         "replicas of pool default over time: ready, 2 to 4; desired, 2 to 4; demand, 1.2 to 3.1"
         in (text.replace("\N{NO-BREAK SPACE}", " ") for text in shown.pictures)

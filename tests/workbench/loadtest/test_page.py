@@ -101,7 +101,7 @@ def test_objectives_are_told_with_what_was_measured() -> None:
 def test_the_generator_as_the_limit_comes_before_the_verdict() -> None:
     page = seen(one_run(busiest=0.97))
     words = page.words
-    first = next(at for at, text in enumerate(words) if text.startswith("These numbers may be"))
+    first = next(at for at, text in enumerate(words) if text.startswith("These numbers may"))
     assert first < words.index("Failed.")
     assert sum("load generator was the bottleneck" in each for each in words) == 1
 

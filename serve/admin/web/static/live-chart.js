@@ -5,7 +5,7 @@ import {
 } from "./live-drawing.js";
 import { Pools } from "./live-pools.js";
 
-const SUMMARY_EVERY = 10000; // milliseconds
+const SUMMARY_EVERY = 3000; // milliseconds
 const WAITS = [1, 2, 4, 8, 15]; // seconds before each further attempt to connect
 
 const byId = (id) => document.getElementById(id);

@@ -135,7 +135,7 @@ function step(state, why) {
 function conclude(model, one) {
   const path = `/models/${encodeURIComponent(model)}/versions/${one.version}`;
   const isReady = ["ready", "serving"].includes(one.state);
-  status(isReady ? `Version ${one.version} of ${model} is ready.` : `Version ${one.version} of ${model} ${one.state === "failed" ? "failed" : `has the state “${one.state}”`}. ${one.reason}`, isReady ? "good" : "bad");
+  status(isReady ? `Version ${one.version} of ${model} is ready.` : one.state === "failed" && one.reason ? `${one.reason[0].toUpperCase()}${one.reason.slice(1)}` : `Version ${one.version} of ${model} has the state “${one.state}”. ${one.reason}`, isReady ? "good" : "bad");
   const row = document.createElement("p");
   row.className = "links";
   row.append(link(path, "View the version"));

@@ -15,7 +15,7 @@ class EvaluationBody(BaseModel):
     """An evaluation of one or two versions on a dataset, through the gateway.
 
     `a` and `b` are numbers or labels. The default of `a` is the version with the most traffic.
-    `output` names the scores if the model has several outputs. Gates are conditions such as
+    `output` is the output to evaluate if the model has several. Gates are conditions such as
     `accuracy(b)>=0.95`, `accuracy(b).low>=0.9`, `agreement>=0.97`, `drop<=0.5pp`, `p99(b)<20ms`.
     `limit` evaluates only this number of rows, spread evenly.
     """
@@ -57,9 +57,10 @@ class EvaluationBegun(BaseModel):
 class EvaluationLine(BaseModel):
     """One evaluation with its options and progress.
 
-    `digest` identifies the dataset's revision. `failed` of the `done` rows lack a response of a
-    side. `why` is the reason for a failure. `passed` is true if all gates passed, and null without
-    gates or before the end. `kind` is the kind of the output: classes, values or numbers.
+    `digest` identifies the dataset's revision. `failed` is the number of processed rows without a
+    response from one side. `why` is the reason for a failure. `passed` is true if all gates passed,
+    and null without gates or before the end. `kind` is the kind of the output: classes, values or
+    numbers.
     """
 
     id: str

@@ -46,7 +46,7 @@ def columns_of(names: Sequence[str], label: str, slices: Sequence[str]) -> Colum
         raise Invalid(
             f"there is no label column '{label}'" if label else "there is no label column",
             why=f"the columns are {there}",
-            try_this="name the label column, for example with --label NAME",
+            try_this="name the label column (command line: --label NAME)",
         )
     for name in slices:
         if name not in names or name == label:

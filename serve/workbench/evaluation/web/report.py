@@ -137,7 +137,7 @@ def drop_text(drop: Page | None) -> str:
     if value < 0:
         value, low, high = -value, -high, -low
     return (
-        f"{better} is better by {value:.2f} percentage points "
+        f"{better} scores {value:.2f} percentage points higher "
         f"(95 % interval: {_signed(low)} to {_signed(high)})."
     )
 

@@ -167,7 +167,8 @@ def limit_box(limits: Sequence[str]) -> str:
     """Told before everything else: whose numbers these are."""
     told = "".join(f"<p>{escape(each)}</p>" for each in limits)
     return (
-        '<div class="verdict doubt"><strong>These numbers may be the generator’s own.</strong>'
+        '<div class="verdict doubt"><strong>These numbers may reflect the load generator, not the '
+        "server.</strong>"
         f"{told}</div>"
         if told
         else ""

@@ -101,7 +101,7 @@ def hints_part(run: LoadRun, course: RunCourse) -> str:
     """A picture and a table for each pool."""
     pools = dict.fromkeys(each.pool for each in run.observed.hints)
     shown = "".join(_pool(run, course, pool) for pool in pools)
-    return section("Autoscaling hints", shown and f'{shown}<p class="soft note">{_NOTE}</p>')
+    return section("Scaling hints", shown and f'{shown}<p class="soft note">{_NOTE}</p>')
 
 
 def _pool(run: LoadRun, course: RunCourse, pool: str) -> str:

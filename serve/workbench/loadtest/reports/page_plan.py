@@ -96,7 +96,7 @@ def plan_part(run: LoadRun) -> str:
 
 def _lane(lane: Mapping[str, Any], has_weight: bool) -> tuple[str, ...]:
     known = {str(each): words for each, words in _PROTOCOLS.items()}
-    checked = "checked" if lane.get("checked") else "not checked"
+    checked = "status and outputs" if lane.get("checked") else "status only"
     if lane.get("sequence_length"):
         checked += f", sequences of {count(lane['sequence_length'])}"
     weight = (number(float(lane["weight"])),) if has_weight else ()

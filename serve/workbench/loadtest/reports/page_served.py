@@ -198,7 +198,7 @@ def routes_part(run: LoadRun, course: RunCourse) -> str:
         (
             (
                 escape(each.version),
-                escape(each.by) or "unknown",
+                escape(each.by) or "not reported (streams)",
                 count(each.calls),
                 share(each.share),
             )

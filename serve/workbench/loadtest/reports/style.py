@@ -90,7 +90,7 @@ figure.joined { margin-bottom: .4rem }
 table.forest td, table.forest th { vertical-align: middle; padding-top: 0; padding-bottom: 0 }
 table.forest td.strip { width: 55%; padding-right: 1rem } table.forest small { display: block }
 .span { white-space: nowrap } th.pair { text-align: center; padding-right: 0 }
-code.to { display: inline-block; min-width: 9rem }
+code.to { display: inline-block; min-width: 15rem }
 details { margin: 0 0 1rem }
 summary { cursor: pointer; background: var(--card); border: 1px solid var(--line);
   border-radius: 8px; padding: .7rem 1.1rem; margin: 0 0 1rem }
