@@ -47,8 +47,8 @@ _NUMBER = re.compile(r"^[1-9][0-9]{0,17}\Z")
 class VersionState(StrEnum):
     """The state of a version, as decided and stored.
 
-    `LOADING`, `READY` and `SERVING` are never stored: they are what the replicas and the route make
-    of a published version.
+    `LOADING`, `READY` and `SERVING` are never stored: they follow from the route and from what the
+    replicas have loaded.
     """
 
     UPLOADED = "uploaded"  # all bytes are here

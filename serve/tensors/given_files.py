@@ -109,7 +109,8 @@ def csv_tensor(data: bytes, wanted: TensorSpec, called: str) -> Array:
     else:
         shape = _filled(wanted.shape, len(values))
     if shape is None:
-        raise _misfit(called, f"has {len(lines)} rows of {len(lines[0])} values", wanted)
+        rows = "1 row" if len(lines) == 1 else f"{len(lines)} rows"
+        raise _misfit(called, f"has {rows} of {len(lines[0])} values", wanted)
     return from_json(values, wanted.datatype, shape, wanted.name)
 
 

@@ -174,6 +174,7 @@ def test_nobody_waits_for_a_load_of_what_was_removed_meanwhile(tmp_path: Path) -
 
     asyncio.run(scenario())
     assert scene.fleet.steered == set()
+    assert scene.fleet.failures == {}
 
 
 def test_what_triton_says_that_it_is_loading_is_not_asked_for_again(tmp_path: Path) -> None:

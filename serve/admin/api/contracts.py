@@ -15,7 +15,10 @@ from serve.tensors.expected_outputs import Tolerance
 router = APIRouter(tags=["contracts"], responses={404: {"model": schemas.ErrorBody}})
 _PATH = "/api/models/{model}/versions/{number}/contract"
 _CONFLICT: dict[int | str, dict[str, Any]] = {
-    409: {"model": schemas.ErrorBody, "description": "The version cannot have this case."}
+    409: {
+        "model": schemas.ErrorBody,
+        "description": "The version has no contract, or the case is not allowed.",
+    }
 }
 Least = Annotated[float | None, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 

@@ -172,8 +172,8 @@ class LiveView(_Columns):
 async def show_live(control: InControl) -> Response:
     """Returns rates, latencies, queues and GPU readings as columns with one value per second.
 
-    The control plane collects them while there are requests and for a minute after, so the first
-    response may be empty.
+    The control plane collects them while this endpoint is in use and for a minute after, so the
+    first response may be empty.
     """
     return Response(await control.live.history(), media_type="application/json", headers=_HEADERS)
 

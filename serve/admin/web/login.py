@@ -20,7 +20,7 @@ async def show(request: Request, control: InControl, next: str = "/") -> Respons
     """The form; straight on where no key is needed."""
     if not control.needs_key(control.models.decisions.guarded):
         return go(_path(next))
-    return page(None, "login.html", next=_path(next), problem="")
+    return _form(request, next)
 
 
 @router.post("/login")
@@ -35,7 +35,7 @@ async def log_in(
         found = shown(control, f"Bearer {key.strip()}".encode("ascii", "replace").decode())
     except (Unauthenticated, Forbidden):
         problem = "This key is not valid, or it is not an admin key."
-        return page(None, "login.html", status=401, next=_path(next), problem=problem)
+        return _form(request, next, status=401, problem=problem)
     answer = go(_path(next))
     answer.set_cookie(
         COOKIE,
@@ -59,3 +59,14 @@ async def log_out() -> Response:
 def _path(wanted: str) -> str:
     """The page to go on to; the start for everything that is not a path of ours."""
     return wanted if _LOCAL.match(wanted) else "/"
+
+
+def _form(request: Request, wanted: str, *, status: int = 200, problem: str = "") -> Response:
+    return page(
+        None,
+        "login.html",
+        status=status,
+        next=_path(wanted),
+        problem=problem,
+        admin_url=str(request.base_url).rstrip("/"),
+    )

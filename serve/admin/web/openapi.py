@@ -96,6 +96,11 @@ class Operation:
             for one in self.parameters
             if one.is_required and one.where == "query"
         )
+        words += [
+            f"-H {quote(f'{one.name}: {one.name.upper()}')}"
+            for one in self.parameters
+            if one.is_required and one.where == "header"
+        ]
         words.append(quote(f"{base.rstrip('/')}{path}{'?' if query else ''}{query}"))
         return " ".join([*words, *self._sent()])
 

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 _BY = {
     "number": "requested by version number",
     "split": "chosen by the traffic split",
+    "match": "chosen by a match of the route",
+    "sticky": "chosen by the traffic split for this caller",
+    "fallback": "fallback version, as no replica has loaded the selected one",
     "latest": "newest ready version, as no traffic split is set",
     "sequence": "chosen by the traffic split for the whole sequence",
 }

@@ -81,7 +81,8 @@ class Loader:
         try:
             if step.wrong:
                 await self._drop_wrong(step)
-            await self._load(step)
+            if not await self._load(step):
+                return False
         except (NotExplicit, Unavailable):
             raise
         except Exception as error:  # whatever it is, it is this model's problem and no other's
@@ -137,10 +138,11 @@ class Loader:
         self._fleet.flavours.pop((self._name, name), None)
         return True
 
-    async def _load(self, step: Load) -> None:
-        """Wait for Triton to load it, unless nobody wants it, the replica hangs, or it takes long.
+    async def _load(self, step: Load) -> bool:
+        """Wait for Triton to load it, unless the replica hangs, or it takes long.
 
-        A load that begins while its files are being removed may hang in Triton for ever.
+        False when one of its versions is not wanted any more: a load that begins while its files
+        are being removed may hang in Triton for ever. That is no failure of the other versions.
         """
         configuration = step.model.configuration
         config = configuration.for_load(step.versions) if configuration else None
@@ -150,11 +152,15 @@ class Loader:
                 self._awaited = step
                 await self._control.load(step.name, config)
         except TimeoutError:
+            if self._awaited is None:
+                _log.info("replica %s: %s is not waited for any more", self._name, step.name)
+                return False
             if not self._fleet.observations[self._name].is_up:
                 raise Unavailable(f"replica {self._name} does not respond") from None
             raise TritonFailed(f"it is still loading after {self._clock() - begun:.0f} s") from None
         finally:
             self._patience = self._awaited = None
+        return True
 
     async def _drop_wrong(self, step: Load) -> None:
         """Triton leaves alone what it has loaded, so what answers wrongly has to go first."""
@@ -175,6 +181,7 @@ class Loader:
         if self._awaited is not None:
             now = wanted.get(self._awaited.name)
             if now is None or not set(self._awaited.versions) <= set(now.wanted):
+                self._awaited = None
                 self._give_up()
 
     def _give_up(self) -> None:

@@ -49,7 +49,7 @@ def decoded(data: bytes) -> Image.Image:
     ) as error:  # Pillow's decoders raise whatever a broken file makes them stumble on
         raise Invalid(
             "the picture cannot be read",
-            why=str(error) or type(error).__name__,
+            why="it is damaged, or not a picture",
             try_this=f"use one of the formats {', '.join(FORMATS)}",
         ) from error
 

@@ -156,7 +156,7 @@ class EventsView(BaseModel):
 async def begin_conversion(
     body: ConversionBody, control: InControl, who: ByWhom
 ) -> ConversionBegun:
-    """The job waits in a queue. Its result is checked by the gate and published like any
+    """The job waits in a queue. Its result is verified, and then published like any
     version.
     """
     page = body.request.model_dump(mode="json")
@@ -216,7 +216,7 @@ async def poll_events(
 
 @router.get(_PATH + "/report", summary="Get the report of a conversion as JSON")
 async def fetch_report(id: Id, control: InControl) -> dict[str, Any]:
-    """Returns `conversion.json` with all measurements, even if the gate refused the model."""
+    """Returns `conversion.json` with all measurements, even if the verification failed."""
     return dict(await control.service(Conversions).jobs.report(id))
 
 

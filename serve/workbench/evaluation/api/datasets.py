@@ -119,7 +119,7 @@ class RowsView(BaseModel):
 @router.post(
     "/api/datasets",
     status_code=201,
-    summary="Upload a dataset as a folder or a form",
+    summary="Upload a dataset as a folder or a single file",
     openapi_extra=_FORM,
 )
 async def post_dataset(request: Request, control: InControl, who: ByWhom) -> DatasetKept:

@@ -97,7 +97,7 @@ class EvaluationView(EvaluationLine):
 
     The report has, for `a` and `b`: how many rows failed, accuracy with its 95 % interval (Wilson),
     macro F1, calibration, latency in milliseconds; for numbers `mae` and `rmse`. `compared` has
-    the agreement, the drop of accuracy from A to B (Newcombe), McNemar's exact p and the pairs;
+    the agreement, the drop in accuracy from A to B (Newcombe), McNemar's exact p and the pairs;
     then come classes, confusion matrices, slices and gates. All are over the rows that every side
     has answered.
     """

@@ -37,7 +37,7 @@ def read_lines(file: BinaryIO) -> Iterator[RecordLine]:
                     )
             if len(cells) != width:
                 raise Invalid(
-                    f"line {reader.line_num} has {len(cells)} cells",
+                    f"line {reader.line_num} has {len(cells)} cell{'s' * (len(cells) != 1)}",
                     why=f"the header has {width}",
                 )
             yield RecordLine(reader.line_num, cells)

@@ -72,7 +72,7 @@ def batches_svg(batches: Mapping[int, int], *, height: float = 110.0) -> str:
             yield (
                 f'<rect x="{(place + 0.12) * wide:.2f}%" y="{_CLEAR + height - tall:.1f}" '
                 f'width="{wide * 0.76:.2f}%" height="{tall:.1f}">'
-                f"<title>batch of {name}: {count(many)} executions</title></rect>"
+                f"<title>batch of {name}: {count(many)} execution{'s' * (many != 1)}</title></rect>"
             )
             if place % every == 0:
                 yield (

@@ -127,7 +127,7 @@ def _gateway_facts(gateway: GatewayTimes) -> dict[str, str]:
         "Errors by code": errors,
         "Retries": count(gateway.retries) if gateway.retries else "",
         "CPU per call": seconds(each) if isfinite(each) and gateway.cpu else "",
-        "Memory": size(gateway.resident) if gateway.resident else "",
+        "Memory (RSS), max": size(gateway.resident) if gateway.resident else "",
     }
 
 

@@ -139,7 +139,7 @@ class LoadReport:
                 try_this="use a report.json that servegate load run wrote",
             )
         try:
-            sweep = page["sweep"]
+            sweep = page.get("sweep")
             return cls(
                 name=str(page["name"]),
                 title=str(page["title"]),
