@@ -169,7 +169,7 @@ def test_hostile_and_broken_folders_are_refused(rows_of, files, word):
         ("x,y2\n1,2\n", "no label column"),
         ("label\n1\n", "no columns for the model's inputs"),
         ("x,x,label\n1,2,3\n", "must be unique"),
-        ("x,label\n1,2\n3\n", "line 3 has 1 cells"),
+        ("x,label\n1,2\n3\n", "line 3 has 1 cell"),
         ("x,label\n1,2\nabc,4\n", "line 3: column 'x' has the value 'abc'"),
         ("x,label\n1,2\n,4\n", "line 3: column 'x' is empty"),
         ("x,label\n1,2\n3,\n", "row 1 has no label"),
