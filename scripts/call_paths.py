@@ -5,7 +5,6 @@
 It starts a gateway from the checkout (default: this one) with a profiler in every process, which
 records while SIGUSR2 has switched it on. A path is what runs during the second call, without what
 also runs while nothing is called. A push is recorded from its first byte until it is ready.
-ready.
 """
 
 import json
@@ -16,6 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 HOOK = """
@@ -70,10 +70,10 @@ class Recorder:
         return self.end()
 
 
-def until(reached: object) -> None:
+def until(reached: Callable[[], object]) -> None:
     """Wait for something that is callable and becomes true."""
     end = time.monotonic() + PATIENCE
-    while not reached():  # type: ignore[operator]
+    while not reached():
         if time.monotonic() > end:
             raise SystemExit(f"not reached within {PATIENCE:g} s: {reached}")
         time.sleep(0.1)

@@ -43,7 +43,7 @@ RULES = (
     "workbench/conversion/gate/rules.py",
     "workbench/conversion/gate/verdict.py",
     "workbench/conversion/gate/tallies.py",
-    "workbench/evaluation/gates.py",
+    "statistics/gates.py",
     "capacity/scaling/bounds.py",
     "capacity/scaling/groups.py",
     "capacity/scaling/memory.py",

@@ -10,7 +10,7 @@
 | logging       | empty          | {"log_verbose_level": 1}                  |
 | key           | the key's id   | {"digest": "…", "role": "predictor", …}   |
 | version       | model:number   | see `control/versions.py`                 |
-| conversion    | its id         | see `workbench/conversion/queue/job.py`          |
+| conversion    | its id         | see `control/stored_conversions.py`       |
 | contract      | model:number   | see `control/added_cases.py`              |
 | configuration | name in Triton | see `control/revision.py`                 |
 | pool          | pool           | see `control/scaling/pools.py`            |

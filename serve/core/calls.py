@@ -51,7 +51,7 @@ class Account:
 
 
 class CallOrigin(Protocol):
-    """Where a call came from: whoever holds its bytes. Asked when a call is logged, or matched."""
+    """Where a call came from: the object that holds its bytes. Asked to log or match a call."""
 
     def account(self) -> Account:
         """What is known at this moment."""

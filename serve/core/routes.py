@@ -243,7 +243,7 @@ def header_of(sticky: str) -> bytes:
 
 
 def check_sticky(sticky: str) -> None:
-    """`Invalid` for what identifies nobody."""
+    """`Invalid` for an unknown way to identify callers."""
     if sticky in ("", BY_KEY, BY_REQUEST_ID):
         return
     if not sticky.startswith(HEADER):

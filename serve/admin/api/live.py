@@ -152,7 +152,7 @@ class LiveHint(BaseModel):
 
 
 class LiveView(_Columns):
-    """The last ten minutes, or less if nobody was watching.
+    """The last ten minutes, or less if the endpoint was not in use.
 
     `seconds` are Unix times, and `period` is the length of the interval that each rate averages.
     The empty model name stands for calls to unknown models. `pools` has the fifty pools with the

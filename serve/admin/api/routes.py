@@ -99,21 +99,8 @@ def _match(body: schemas.MatchBody) -> RouteMatch:
 
 
 def _view(status: ModelStatus) -> schemas.RouteView:
-    split = dict(status.split.shares) if status.split else {}
-    route = status.route
+    name, route = status.model.name, status.route
     if route is None:
-        return schemas.RouteView(model=status.model.name, split=split, routed=False)
-    matches = [
-        schemas.MatchBody(
-            header=one.header, value=one.value, key=one.key, split=dict(one.split.shares)
-        )
-        for one in route.matches
-    ]
-    return schemas.RouteView(
-        model=status.model.name,
-        split=dict(route.split.shares),
-        routed=True,
-        sticky=route.sticky,
-        matches=matches,
-        fallback=route.fallback,
-    )
+        split = dict(status.split.shares) if status.split else {}
+        return schemas.RouteView(model=name, split=split, routed=False)
+    return schemas.RouteView(model=name, routed=True, **route.to_json())

@@ -85,7 +85,6 @@ class RouteOfMany(RouteBody):
     read it; if it has changed since, no route is set.
     """
 
-    model_config = ConfigDict(extra="forbid")
     etag: str = Field(default="", max_length=100)
 
 

@@ -175,7 +175,7 @@ def command_text(context: Context, command: str) -> Markup:
 
 
 def _unbroken(command: str) -> Markup:
-    """With no line break behind a hyphen, which could not be told from a space."""
+    """With no line break after a hyphen, where a reader would assume a space."""
     option = Markup('<span class="nowrap">{}</span>')
     words = command.split(" ")
     return Markup(" ").join(option.format(one) if one.startswith("--") else one for one in words)

@@ -99,8 +99,7 @@ async def remove(identity: str, visit: Visiting) -> Response:
 
 async def result_values(visit: Visit, one: Try) -> dict[str, Any]:
     """What the fragment of a result needs."""
-    has_datasets = any(one.rows for one in visit.control.features)
-    known = await visit.control.rows.names() if has_datasets else None
+    known = await visit.control.rows.names() if visit.has("evaluation") else None
     return {
         "run": one,
         "sides": sides_of(one),

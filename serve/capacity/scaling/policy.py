@@ -4,7 +4,7 @@ Demand of a model, in calls per second:
 
     D = rate + max(0, waiting − ½·limit·capacity·holding) ÷ 30 s          the rate: `Rate`
 
-In replicas that are busy all the time: Σ D ÷ capacity, over the pool's models. `demand.py` tells
+In replicas that are busy all the time: Σ D ÷ capacity, over the pool's models. `enough_for` gives
 how many are wanted for them. Fewer than there are: only when no more was needed for `HELD`, when
 the last hour does not say to keep them (`DemandMemory`), when none is starting, and by no more than
 a half a minute.

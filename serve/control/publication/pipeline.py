@@ -68,7 +68,7 @@ class DefaultRoutes:
                 ROUTE, model, {"split": {str(serving): 100}}, By(SERVEGATE, reason)
             )
         except PreconditionFailed:
-            pass  # somebody has just set one
+            pass  # another request has just set one
 
 
 # --- the pipeline ---------------------------------------------------------------------------------

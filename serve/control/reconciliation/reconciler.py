@@ -37,7 +37,7 @@ a fleet that grows is looked at in turn, and no faster than `PER_SECOND` replica
 
     seconds between two looks at one replica = max(tick, replicas / PER_SECOND)
 
-Nobody's calls wait for a look: the data plane avoids a replica that fails on its own.
+No call waits for a look: the data plane avoids a replica that fails on its own.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class Looks:
 
     @property
     def rounds(self) -> float:
-        """Seconds between two rounds at one replica, if nobody wakes its keeper."""
+        """Seconds between two rounds at one replica, unless its keeper is woken."""
         return min(2 * self.pause, max(2 * self._tick, _ROUNDS))
 
 
