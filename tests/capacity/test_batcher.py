@@ -1,14 +1,13 @@
 """The simulation of Triton's batcher, against what mathematics says and what Triton does."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.capacity.batcher import Simulated, saturation, simulate
+from serve.capacity.batcher import Instances, saturation, simulate
 from serve.capacity.service import ServiceTime
 from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
@@ -86,33 +85,20 @@ def test_a_flood_is_worked_off_at_saturation(instances: int, delay: float) -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("arrivals", "rows", "executions"),
-    [
-        pytest.param([0, 0.001, 0.002, 0.003, 0.5], 1, {1: 2, 3: 1}, id="what waits goes together"),
-        pytest.param([0] * 5, [3, 3, 3, 8, 1], {1: 1, 3: 1, 6: 1, 8: 1}, id="no call is split"),
-    ],
-)
-def test_calls_that_wait_when_an_instance_is_free_are_one_batch(
-    arrivals: list[float], rows: Any, executions: dict[int, int]
-) -> None:
-    assert dict(simulate(BatchSetup(8), SERVICE, arrivals, rows=rows).executions) == executions
+def test_calls_that_wait_when_an_instance_is_free_are_one_batch_and_none_is_split() -> None:
+    waiting = simulate(BatchSetup(8), SERVICE, [0, 0.001, 0.002, 0.003, 0.5])
+    assert dict(waiting.executions) == {1: 2, 3: 1}
+    whole = simulate(BatchSetup(8), SERVICE, [0] * 5, rows=[3, 3, 3, 8, 1])
+    assert dict(whole.executions) == {1: 1, 3: 1, 6: 1, 8: 1}
 
 
-@pytest.mark.parametrize(
-    ("setup", "arrivals", "longest"),
-    [
-        pytest.param(BatchSetup(8, delay=0.01), [0, 1, 2], 0.015, id="alone: it waits for company"),
-        pytest.param(BatchSetup(4, delay=0.5), [0, 0, 0, 0], 0.008, id="full: it does not wait"),
-        pytest.param(
-            BatchSetup(8, delay=0.5, preferred=(2,)), [0, 0.1], 0.106, id="nor if preferred"
-        ),
-    ],
-)
-def test_a_batch_waits_for_the_delay_unless_it_is_large_enough(
-    setup: BatchSetup, arrivals: list[float], longest: float
-) -> None:
-    assert simulate(setup, SERVICE, arrivals).quantile(100) == pytest.approx(longest)
+def test_a_batch_waits_for_the_delay_unless_it_is_large_enough() -> None:
+    for setup, arrivals, longest in (
+        (BatchSetup(8, delay=0.01), [0, 1, 2], 0.015),  # alone: it waits for company
+        (BatchSetup(4, delay=0.5), [0, 0, 0, 0], 0.008),  # full: it does not wait
+        (BatchSetup(8, delay=0.5, preferred=(2,)), [0, 0.1], 0.106),  # nor if preferred
+    ):
+        assert simulate(setup, SERVICE, arrivals).quantile(100) == pytest.approx(longest)
 
 
 def test_a_call_by_itself_takes_its_execution_and_the_overhead() -> None:
@@ -133,13 +119,10 @@ def test_with_a_delay_calls_behind_a_busy_instance_wait_for_one_execution_more()
     assert patient.p50 - eager.p50 > 0.3 * SERVICE.time(eager.rows_per_execution)
 
 
-def test_too_many_calls_are_not_kept_up_with() -> None:
+def test_too_many_calls_are_not_kept_up_with_and_too_large_ones_are_refused() -> None:
     most = saturation(BatchSetup(8), SERVICE)
     assert simulate(BatchSetup(8), SERVICE, 0.95 * most).stable
     assert not simulate(BatchSetup(8), SERVICE, 1.3 * most).stable
-
-
-def test_a_call_larger_than_any_batch_is_refused_with_its_reason() -> None:
     with pytest.raises(Invalid, match="a call of 9 rows is too large: max_batch_size is 8"):
         simulate(BatchSetup(8), SERVICE, 10.0, rows=9)
 
@@ -156,7 +139,7 @@ def test_all_calls_are_answered_once_in_batches_of_at_most_the_largest(
     setup: BatchSetup, service: ServiceTime, gaps: list[float]
 ) -> None:
     seen = simulate(setup, service, np.cumsum(gaps))
-    assert calls_in(seen) == len(gaps)
+    assert sum(rows * count for rows, count in seen.executions.items()) == len(gaps)
     assert max(seen.executions) <= (setup.max_batch_size if setup.batches else 1)
     assert seen.latencies.size == len(gaps) - int(len(gaps) * 0.1)
     assert seen.latencies[0] > 0
@@ -196,6 +179,43 @@ def test_a_delay_never_makes_a_flood_go_faster(
     assert second.rate <= first.rate * (1 + 1e-9)
 
 
-def calls_in(seen: Simulated) -> int:
-    """All rows that were executed; each call has one."""
-    return sum(rows * count for rows, count in seen.executions.items())
+# --- instances that slow each other down ---------------------------------------------------------
+
+
+SHARED = ServiceTime(1.0, 0.0, slowdown={1: 1.0, 2: 2.0})  # two of them on one processor
+
+
+def test_two_that_share_a_processor_take_twice_as_long() -> None:
+    both = Instances(2, SHARED)
+    both.start(1.0, 0, 1)
+    both.start(1.0, 1, 2)
+    assert both.finish() == (0, 1)
+    assert both.now == pytest.approx(2.0)
+    assert both.finish() == (1, 2)
+    assert both.now == pytest.approx(2.0)
+
+
+def test_who_is_joined_halfway_is_slow_from_then_on() -> None:
+    both = Instances(2, SHARED)
+    both.start(1.0, 0, 1)
+    both.advance(0.5)
+    both.start(1.0, 1, 2)
+    both.finish()
+    assert both.now == pytest.approx(1.5)  # half of it alone, half of it at half the pace
+    both.finish()
+    assert both.now == pytest.approx(2.0)  # alone again for its second half
+
+
+def test_a_short_one_that_starts_later_may_end_first() -> None:
+    both = Instances(2, ServiceTime(1.0, 0.0))
+    both.start(1.0, 0, 1)
+    both.advance(0.25)
+    both.start(0.5, 1, 2)
+    assert both.finish() == (1, 2)
+    assert both.now == pytest.approx(0.75)
+
+
+def test_when_nothing_runs_nothing_ends() -> None:
+    idle = Instances(1, SHARED)
+    assert (idle.next_end, idle.is_free) == (math.inf, True)
+    assert repr(idle) == "<Instances 0 of 1 busy at 0.000000 s>"

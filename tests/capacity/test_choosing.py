@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from capacity.simulated_server import SimulatedServer
 
+from serve.capacity.knowledge import SHARES, SeenTrial, believed
 from serve.capacity.measurements import Calibration, Measured, OpenLoopTrial, Pressure
 from serve.capacity.search import Best, Halving, candidates
 from serve.capacity.search_state import FORMAT
-from serve.capacity.service import ExecutionPoint, ServiceTime
+from serve.capacity.service import ServiceTime
 from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
@@ -96,13 +97,9 @@ def test_it_calibrates_before_it_tries_anything() -> None:
     halving = searched()
     asks = [ask for ask, _ in halving.history()]
     kinds = [type(ask) for ask in asks]
-    assert kinds[: kinds.index(OpenLoopTrial)] == [
-        *3 * [Calibration],
-        Pressure,
-        Calibration,
-        Pressure,
-    ]
-    assert set(kinds[kinds.index(OpenLoopTrial) :]) == {OpenLoopTrial}
+    first = kinds.index(OpenLoopTrial)
+    assert kinds[:first] == [*3 * [Calibration], Pressure, Calibration, Pressure]
+    assert set(kinds[first:]) == {OpenLoopTrial}
     loops = [(one.setup.instances, one.callers) for one in asks if isinstance(one, Calibration)]
     assert loops == [(1, 1), (1, 4), (1, 16), (2, 32)]
     assert halving.service is not None
@@ -169,10 +166,7 @@ def test_errors_late_answers_and_too_low_a_rate_are_failures() -> None:
     assert not measured(errors=1).passes(100, WITHIN_100_MS)
     assert not measured().passes(130, WITHIN_100_MS)
     assert not measured(latency=0.11).passes(100, WITHIN_100_MS)
-
-
-def test_a_little_fewer_calls_than_the_rate_are_no_failure_of_the_server() -> None:
-    """A Poisson process of 20 calls a second brings 80 ± 9 in four seconds."""
+    # a Poisson process of 20 calls a second brings 80 ± 9 in four seconds
     assert Measured(4.0, 16.0, 0.01, 0.01, 0.01).passes(20, WITHIN_100_MS)
     assert not Measured(400.0, 16.0, 0.01, 0.01, 0.01).passes(20, WITHIN_100_MS)
 
@@ -193,8 +187,7 @@ def test_where_every_trial_misses_each_goes_further_down_until_one_passes() -> N
         if isinstance(ask, OpenLoopTrial) and ask.rate > measured.limit(ask.setup) / 6:
             told = dataclasses.replace(told, latency=0.3)
         halving.told(told)
-    best = best_of(halving)
-    assert best.rate <= measured.limit(best.setup) / 6
+    assert best_of(halving).rate <= measured.limit(best_of(halving).setup) / 6
 
 
 def test_without_any_execution_there_is_nothing_to_search() -> None:
@@ -206,8 +199,7 @@ def test_without_any_execution_there_is_nothing_to_search() -> None:
 
 def test_a_model_that_takes_no_batches_is_searched_over_its_instances() -> None:
     grid = candidates(0, instances=2, objective=WITHIN_100_MS)
-    halving = run(Halving(grid, WITHIN_100_MS), server())
-    best = best_of(halving)
+    best = best_of(run(Halving(grid, WITHIN_100_MS), server()))
     assert best.setup == BatchSetup(0, 2, batches=False)
 
 
@@ -218,12 +210,10 @@ def test_a_prediction_that_is_off_for_all_setups_is_put_right_by_trials() -> Non
     while (ask := halving.next()) is not None:
         told = measured.answer(ask)
         if not isinstance(ask, OpenLoopTrial):
-            points = [
-                ExecutionPoint(each.rows, each.seconds / 2, each.executions) for each in told.points
-            ]
-            seconds = told.seconds / 2
+            points = [dataclasses.replace(one, seconds=one.seconds / 2) for one in told.points]
             told = Measured(
-                seconds, 2 * told.rate, 0.0, told.p50 / 2, told.p99 / 2, points=(*points,)
+                *(told.seconds / 2, 2 * told.rate, 0.0, told.p50 / 2, told.p99 / 2),
+                points=tuple(points),
             )
         halving.told(told)
     best = best_of(halving)
@@ -235,9 +225,7 @@ def test_the_grid_has_each_size_with_each_delay_and_none() -> None:
     assert len(grid) == len(set(grid)) == 2 * (1 + 3 * 2)
     assert {each.max_batch_size for each in grid if each.batches} == {2, 4, 6}
     assert grid[0] == BatchSetup(6, 1, batches=False)
-
-
-def test_delays_without_a_word_are_shares_of_the_objective() -> None:
+    # delays are shares of the objective unless they are named
     grid = candidates(4, instances=1, objective=WITHIN_100_MS)
     assert sorted({each.delay for each in grid}) == [0.0, 0.002, 0.005, 0.015]
 
@@ -245,3 +233,31 @@ def test_delays_without_a_word_are_shares_of_the_objective() -> None:
 def test_calls_that_no_setup_takes_are_refused() -> None:
     with pytest.raises(Invalid, match="no configuration accepts calls of 16 rows"):
         Halving(SMALL, WITHIN_100_MS, rows=16)
+
+
+# --- what trials make of the belief in a setup's limit -------------------------------------------
+
+CURVE = np.interp(SHARES, (0.4, 1.0, 1.3), (-1.2, 0.0, 1.0))  # log(latency ÷ limit)
+MISSED = 0.7  # of the same
+
+
+def limit(*seen: SeenTrial) -> float:
+    """In shares of the prediction."""
+    return believed(1.0, 0.0, 0.3, CURVE, seen).rate
+
+
+def test_a_miss_says_that_the_limit_is_lower_and_a_pass_that_it_is_higher() -> None:
+    assert limit() == pytest.approx(1.0, abs=0.01)
+    assert limit(SeenTrial(1.0, MISSED)) < 0.95
+    assert limit(SeenTrial(1.0, -0.3)) > 1.05
+
+
+def test_one_pause_of_the_machine_is_outvoted_by_two_trials_that_pass_above_it() -> None:
+    assert limit(SeenTrial(0.7, MISSED)) < 0.85
+    assert limit(SeenTrial(0.7, MISSED), SeenTrial(0.9, -0.2), SeenTrial(0.9, -0.2)) > 0.9
+
+
+def test_who_is_swamped_may_get_less_done_than_who_is_just_busy() -> None:
+    """Six tenths were got done of what was asked for: the limit may well be above that."""
+    swamped = limit(SeenTrial(1.0, 9.0, worked_off=0.6))
+    assert 0.65 < swamped < 0.95

@@ -36,20 +36,12 @@ def test_a_looser_objective_allows_no_less() -> None:
     assert rates == sorted(rates)
 
 
-def test_where_a_call_by_itself_takes_too_long_it_says_so() -> None:
+def test_where_nothing_can_be_met_there_is_no_rate_and_the_reason_is_said() -> None:
     found = predict(BatchSetup(8), SERVICE, Objective.parse("p99<4ms"))
-    assert found.rate == 0
-    assert found.why == "a single call takes 5 ms"
-
-
-def test_a_delay_beyond_the_limit_leaves_nothing_or_only_full_batches() -> None:
-    found = predict(BatchSetup(64, delay=0.2), SERVICE, Objective.parse("p99<50ms"))
-    assert found.rate == 0
-
-
-def test_calls_larger_than_the_batch_are_not_taken() -> None:
+    assert (found.rate, found.why) == (0, "a single call takes 5 ms")
     found = predict(BatchSetup(4), SERVICE, WITHIN_50_MS, rows=8)
     assert (found.rate, found.why) == (0, "calls have 8 rows, but max_batch_size is 4")
+    assert predict(BatchSetup(64, delay=0.2), SERVICE, WITHIN_50_MS).rate == 0
 
 
 def test_calls_in_bursts_allow_less_than_calls_that_are_spread_out() -> None:

@@ -1,12 +1,15 @@
-"""Splits: how they are written, and which version a draw lands on."""
+"""Routes: how they are written, which version a draw lands on, and what a choice writes down."""
 
 import math
 from collections import Counter
 
+from builders import target
 from refusals import refusal
 
+from serve.core.calls import Choice
 from serve.core.errors import Invalid
 from serve.core.routes import MAX_WEIGHT, Route, RouteMatch, Split, draw_of
+from serve.core.snapshot import VersionTarget
 
 
 def test_a_split_is_written_as_version_equals_weight_and_sorted_by_version() -> None:
@@ -18,16 +21,13 @@ def test_a_split_is_written_as_version_equals_weight_and_sorted_by_version() -> 
 def test_a_split_reads_what_it_writes() -> None:
     split = Split.of({3: 1, 1: 0, 2: MAX_WEIGHT})
     assert Split.parse(str(split).split()) == split
+    assert Split.of({1: MAX_WEIGHT}).total == MAX_WEIGHT
 
 
 def test_a_version_without_weight_is_kept_but_receives_nothing() -> None:
-    split = Split.parse(["1=0", "2=1"])
-    assert split.shares == ((1, 0), (2, 1))
-    assert split.versions == (2,)
-
-
-def test_the_total_is_the_sum_of_all_weights() -> None:
-    assert Split.parse(["1=3", "2=0", "9=4"]).total == 7
+    split = Split.parse(["1=0", "2=3", "9=4"])
+    assert split.shares == ((1, 0), (2, 3), (9, 4))
+    assert (split.versions, split.total) == ((2, 9), 7)
 
 
 def test_splits_with_the_same_shares_are_equal() -> None:
@@ -37,39 +37,15 @@ def test_splits_with_the_same_shares_are_equal() -> None:
 
 
 def test_anything_else_is_no_split() -> None:
-    for terms in (
-        [],
-        [""],
-        ["1"],
-        ["=1"],
-        ["1="],
-        ["1=0"],
-        ["1=0", "2=0"],
-        ["0=1"],
-        ["-1=1"],
-        ["1=-1"],
-        ["1=1.5"],
-        ["1.0=1"],
-        ["1=1=1"],
-        ["stable=1"],
-        ["1=50%"],
-        [" 1=1"],
-        ["٣=1"],
-        ["1=٣"],
-        ["1=1", "1=2"],
-        ["1=1", "01=2"],
-        [f"1={MAX_WEIGHT + 1}"],
+    for term in (
+        *("", "1", "=1", "1=", "1=0", "0=1", "-1=1", "1=-1", "1=1.5", "1.0=1", "1=1=1"),
+        *("stable=1", "1=50%", " 1=1", "٣=1", "1=٣", f"1={MAX_WEIGHT + 1}"),
     ):
+        refusal(Invalid, Split.parse, [term])
+    for terms in ([], ["1=0", "2=0"], ["1=1", "1=2"], ["1=1", "01=2"]):
         refusal(Invalid, Split.parse, terms)
-
-
-def test_weights_out_of_range_are_refused() -> None:
     for weights in ({}, {1: 0}, {0: 1}, {-2: 1}, {1: -1}, {1: MAX_WEIGHT + 1}):
         refusal(Invalid, Split.of, weights)
-
-
-def test_the_largest_weight_is_allowed() -> None:
-    assert Split.of({1: MAX_WEIGHT}).total == MAX_WEIGHT
 
 
 def test_a_draw_takes_the_version_in_whose_interval_it_falls() -> None:
@@ -99,13 +75,7 @@ def test_a_draw_depends_on_the_words_alone() -> None:
     assert draw_of("digits", "n77") == draw_of("digits", "n77")
     assert draw_of("digits", "n77") == 0.5744910313716329  # the same in every process and release
     assert draw_of("digits", "n77") != draw_of("digits", "s77")
-
-
-def test_half_a_character_is_a_word_too() -> None:
-    assert draw_of("m", "s\ud800") != draw_of("m", "s\ud801")
-
-
-def test_words_do_not_run_together() -> None:
+    assert draw_of("m", "s\ud800") != draw_of("m", "s\ud801")  # half a character is a word, too
     assert draw_of("ab", "c") != draw_of("a", "bc")
 
 
@@ -130,6 +100,8 @@ def test_identities_are_divided_by_the_weights() -> None:
         deviation = 4 * math.sqrt(share * (1 - share) / len(USERS))
         assert abs(counts[version] / len(USERS) - share) < deviation, counts
     assert 4 not in counts
+    half = Split.parse(["1=1", "2=1"])  # each model divides them in another way
+    assert any(half.assign("m", user) != half.assign("n", user) for user in USERS[:100])
 
 
 def test_only_the_share_that_moved_moves() -> None:
@@ -145,11 +117,6 @@ def test_only_the_share_that_moved_moves() -> None:
         assert {new[user] for user in moved} == risen
         deviation = 4 * math.sqrt(share * (1 - share) / len(USERS))
         assert abs(len(moved) / len(USERS) - share) <= deviation, (before, after)
-
-
-def test_an_identity_is_of_one_model() -> None:
-    split = Split.parse(["1=1", "2=1"])
-    assert any(split.assign("m", user) != split.assign("n", user) for user in USERS[:100])
 
 
 def test_a_route_reads_what_it_writes_and_what_was_written_before_it_had_rules() -> None:
@@ -171,13 +138,26 @@ def test_a_route_knows_all_versions_that_it_names() -> None:
 
 def test_what_is_no_match_or_identity_is_refused_with_an_example() -> None:
     for text in (
-        "",
-        "blue 2=1",
-        "header:x-team 2=1",
-        "key: 2=1",
-        "cookie:a=b 2=1",
-        "header:ä=b 2=1",
+        *("", "blue 2=1", "header:x-team 2=1", "key: 2=1", "cookie:a=b 2=1", "header:ä=b 2=1"),
     ):
         assert refusal(Invalid, RouteMatch.parse, text).try_this, text
     for sticky in ("cookie", "header:", "header:X-User", "header:authorization", "keys"):
         assert refusal(Invalid, Route, Split.of({1: 1}), sticky).try_this, sticky
+
+
+def test_a_choice_says_which_version_answers_and_why() -> None:
+    choice = Choice(target(2), "split", pinned=True, generation=7)
+    assert choice.reason == "2; by=split; generation=7"
+    assert choice.labels == ("m", "2", "split")
+
+
+def test_a_choice_knows_whether_triton_calls_the_version_by_other_names() -> None:
+    for physical_name, physical_version, renamed in (
+        ("m", 2, False),
+        ("m--0123abcd", 2, True),
+        ("m", 1, True),
+    ):
+        there = VersionTarget("m", 2, physical_name, physical_version, "onnxruntime", ("a",))
+        choice = Choice(there, "split", pinned=True)
+        assert choice.is_renamed is renamed, (physical_name, physical_version)
+        assert choice.labels == ("m", "2", "split")  # callers hear the names that they know

@@ -59,10 +59,15 @@ def test_what_has_no_room_in_the_cheapest_goes_to_the_next() -> None:
     assert found == {"cheap": round(room / 400, 6), "dear": round(1 - room / 400, 6)}
 
 
-def test_a_pool_that_cannot_meet_the_objective_bears_nothing_however_cheap() -> None:
-    assert told(shares({"m": 100.0}, [offer("old", 0.01, m=0.0), offer("new", 9.0)])) == {
-        "new": 1.0
-    }
+def test_a_pool_that_cannot_or_may_not_bear_anything_gets_nothing_however_cheap() -> None:
+    new = offer("new", 9.0)
+    for cheap in (
+        offer("old", 0.01, m=0.0),  # it cannot meet the objective
+        offer("old", 0.1, most=0),
+        offer("old", 0.1, m=math.nan),
+        offer("old", 0.1, m=-5.0),
+    ):
+        assert told(shares({"m": 5.0}, [cheap, new])) == {"new": 1.0}
 
 
 def test_replicas_that_run_anyway_are_used_before_cheaper_ones_are_bought() -> None:
@@ -95,17 +100,13 @@ def test_while_nothing_is_known_at_all_calls_count_where_replicas_are() -> None:
     assert told(shares({"m": 5.0}, offers)) == {"a": 0.75, "b": 0.25}
 
 
-def test_the_first_call_for_a_group_without_replicas_wakes_the_cheapest_pool() -> None:
-    offers = [offer("a", 2.0, m=None), offer("b", 1.0, m=None)]
-    assert told(shares({"m": 0.2}, offers)) == {"b": 1.0}
-
-
-def test_a_model_that_nobody_calls_belongs_to_its_cheapest_pool() -> None:
+def test_the_first_call_wakes_the_cheapest_pool_to_which_a_model_belongs_that_nobody_calls() -> (
+    None
+):
+    unknown = [offer("a", 2.0, m=None), offer("b", 1.0, m=None)]
+    assert told(shares({"m": 0.2}, unknown)) == {"b": 1.0}
     assert told(shares({"m": 0.0}, [offer("a", 2.0), offer("b", 1.0)])) == {"b": 1.0}
-
-
-def test_a_pool_that_may_have_no_replica_gets_nothing_while_another_has_room() -> None:
-    assert told(shares({"m": 5.0}, [offer("a", 0.1, most=0), offer("b")])) == {"b": 1.0}
+    assert shares({"m": 1.0}, []) == {}
 
 
 def test_readings_that_waver_move_nobody() -> None:
@@ -117,29 +118,17 @@ def test_readings_that_waver_move_nobody() -> None:
     assert told(shares({"m": 300.0}, [offer("a", 1.2), offer("b", 1.0)], before)) == {"b": 1.0}
 
 
-@pytest.mark.parametrize("rate", [math.nan, -1.0, math.inf])
-def test_a_rate_that_cannot_be_is_divided_all_the_same(rate: float) -> None:
-    found = told(shares({"m": rate}, [offer("a"), offer("b", 2.0)]))
-    assert sum(found.values()) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("capacity", [math.nan, -5.0])
-def test_a_capacity_that_cannot_be_is_none(capacity: float) -> None:
-    assert told(shares({"m": 1.0}, [offer("a", 0.1, m=capacity), offer("b")])) == {"b": 1.0}
-
-
-def test_without_pools_nobody_bears_anything() -> None:
-    assert shares({"m": 1.0}, []) == {}
+def test_a_rate_that_cannot_be_is_divided_all_the_same() -> None:
+    for rate in (math.nan, -1.0, math.inf):
+        found = told(shares({"m": rate}, [offer("a"), offer("b", 2.0)]))
+        assert sum(found.values()) == pytest.approx(1.0)
 
 
 def test_a_pool_sees_its_part_of_what_comes_and_all_else_as_it_is() -> None:
     model = ModelSignal("m", 10.0, 8.0, 6.0, 50.0, 2, missed=0.1, age=1.0)
     assert part_of(model, 0.25) == ModelSignal("m", 2.5, 2.0, 1.5, 50.0, 2, missed=0.1, age=1.0)
-
-
-def test_a_pool_that_is_to_bear_nothing_need_not_grow_because_calls_are_too_slow() -> None:
-    model = ModelSignal("m", 10.0, 8.0, 6.0, 50.0, 2, missed=0.1)
-    assert part_of(model, 0.0) == ModelSignal("m", 0.0, 0.0, 0.0, 50.0, 2, missed=None)
+    # which need not grow because calls are too slow where it bears none
+    assert part_of(model, 0.0) == ModelSignal("m", 0.0, 0.0, 0.0, 50.0, 2, missed=None, age=1.0)
 
 
 # --- whatever comes -------------------------------------------------------------------------

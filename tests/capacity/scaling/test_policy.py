@@ -6,18 +6,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from serve.capacity.scaling.policy import (
     HELD,
+    PRICE,
+    RECENT,
+    REMEMBERED,
     RESTARTED,
+    SLOT,
     TICK,
+    UP,
     DemandMemory,
     PolicyState,
+    Rate,
     begin,
+    borne,
     decide,
+    enough_for,
+    follow,
 )
 from serve.capacity.scaling.signals import Bounds, Code, ModelSignal, PoolSignal, ReplicaHint
+from serve.capacity.scaling.texts import asked
 
 WIDE = Bounds(least=1, most=100)
 
@@ -69,16 +80,8 @@ def test_enough_replicas_are_wanted_to_be_busy_for_no_more_than_the_share_allows
     assert found.demand == pytest.approx(3.0)
     assert found.desired == 4
     assert found.codes == {Code.DEMAND}
-
-
-def test_models_of_one_pool_add_up_in_replicas() -> None:
-    small = model(rate=100.0)
     large = replace(model(rate=10.0, capacity=5.0), name="large")
-    assert hint(small, large).demand == pytest.approx(1.0 + 2.0)
-
-
-def test_what_is_right_stays() -> None:
-    assert hint(model(rate=140.0)).codes == {Code.STEADY}
+    assert hint(model(rate=100.0), large).demand == pytest.approx(1.0 + 2.0)
 
 
 def test_a_rise_is_followed_at_once() -> None:
@@ -183,7 +186,8 @@ def test_a_miss_while_too_few_are_there_says_nothing_of_the_capacity() -> None:
     assert (state.derated["m"], found.desired) == (1.0, 11)
 
 
-def test_a_miss_without_a_queue_is_not_for_more_replicas_to_mend() -> None:
+def test_what_is_right_stays_and_a_miss_without_a_queue_is_not_for_more_replicas_to_mend() -> None:
+    assert hint(model(rate=140.0)).codes == {Code.STEADY}
     assert hint(model(rate=140.0, missed=0.5, pressure=0.2)).codes == {Code.STEADY}
 
 
@@ -193,19 +197,11 @@ def test_a_missed_objective_is_heard_where_the_capacity_is_unknown() -> None:
     assert found.codes == {Code.UNKNOWN, Code.MISSED}
 
 
-def test_gpus_that_have_time_get_no_company() -> None:
-    found = hint(model(rate=900.0, waiting=50.0), utilization=0.2)
-    assert found.desired == 2
-    assert Code.NOT_GPU_BOUND in found.codes
-
-
-def test_full_gpus_with_empty_batches_get_advice_and_no_company() -> None:
-    found = hint(model(rate=900.0, occupancy=0.1), utilization=1.0)
-    assert found.desired == 2
-    assert Code.BATCHING in found.codes
-
-
-def test_without_utilisation_the_hint_is_the_same() -> None:
+def test_gpus_that_have_time_or_empty_batches_get_no_company() -> None:
+    idle = hint(model(rate=900.0, waiting=50.0), utilization=0.2)
+    assert (idle.desired, Code.NOT_GPU_BOUND in idle.codes) == (2, True)
+    empty = hint(model(rate=900.0, occupancy=0.1), utilization=1.0)
+    assert (empty.desired, Code.BATCHING in empty.codes) == (2, True)
     busy = model(rate=300.0, occupancy=0.8)
     assert hint(busy, utilization=0.9) == hint(busy)
 
@@ -255,3 +251,121 @@ def test_it_settles_and_stays() -> None:
     seen = [1, *desired(followed([300.0] * 400, ready=1))]
     assert seen[-1] == 4
     assert sum(one != other for one, other in itertools.pairwise(seen)) == 1
+
+
+# --- staffing: some to spare, by the root in small pools and by a share in large ones ------------
+
+
+def test_small_pools_have_a_larger_share_to_spare() -> None:
+    assert (enough_for(0.0), borne(0)) == (0, 0.0)
+    assert 0.6 < borne(1) < 0.7
+    assert 0.7 < borne(2) / 2 < 0.8
+    assert borne(100) / 100 == UP
+
+
+def test_so_many_are_enough_for_what_they_bear_and_for_no_more() -> None:
+    for replicas in (1, 2, 3, 10, 16, 17, 100, 5000):
+        assert enough_for(borne(replicas)) == replicas
+        assert enough_for(borne(replicas) + 1e-6) == replicas + 1
+
+
+# --- rates: chance is not run after, and a change is followed at once --------------------------
+
+
+def rates_after(rates: list[float]) -> list[Rate]:
+    """What is believed after each five seconds that had so many calls per second."""
+    known: Rate | None = None
+    found: list[Rate] = []
+    for tick, recent in enumerate(rates):
+        lately = sum(rates[max(0, tick - 2) : tick + 1]) / min(3, tick + 1)
+        known = follow(known, recent, lately, RECENT)
+        found.append(known)
+    return found
+
+
+def test_chance_is_smoothed() -> None:
+    counts = np.random.default_rng(1).poisson(100.0 * RECENT, 500) / RECENT
+    found = [one.now for one in rates_after(counts.tolist())][20:]
+    assert max(found) < 108 and min(found) > 92
+
+
+def test_what_scatters_more_is_smoothed_as_well() -> None:
+    counts = np.random.default_rng(2).gamma(4.0, 25.0, 500)
+    found = rates_after(counts.tolist())[100:]
+    assert math.sqrt(found[-1].variance) == pytest.approx(50.0, rel=0.5)
+    assert np.quantile([one.now for one in found], 0.95) < 170
+
+
+def test_a_jump_is_followed_at_once_up_and_down() -> None:
+    up = rates_after([100.0] * 50 + [400.0] * 5)
+    assert up[50].now > 350 and up[52].now > 380
+    assert math.sqrt(up[50].variance) < 10  # it is none of the scatter
+    down = rates_after([400.0] * 50 + [100.0] * 5)
+    assert down[52].now < 120
+
+
+def test_a_steady_rate_is_itself_and_no_calls_are_no_rate() -> None:
+    assert {one.now for one in rates_after([80.0] * 50)} == {80.0}
+    assert rates_after([0.0] * 3)[-1].now == 0.0
+    assert rates_after([50.0] * 20 + [0.0] * 100)[-1].now == pytest.approx(0.0, abs=0.1)
+
+
+# --- the memory of a pool: what pays is kept, what does not is let go ----------------------------
+
+
+def remembered(*needs: tuple[float, float]) -> DemandMemory:
+    """Needs, each for so many seconds."""
+    memory, at = DemandMemory(), 0.0
+    for need, seconds in needs:
+        for _ in range(round(seconds / 5)):
+            memory = memory.noted(at, need)
+            at += 5.0
+    return memory
+
+
+def test_an_hour_is_remembered_in_slots_each_with_the_most_of_its_time() -> None:
+    assert remembered((1.0, 10.0), (3.0, 5.0), (2.0, 15.0)).needs == (3.0, 2.0)
+    memory = remembered((5.0, 60.0), (1.0, REMEMBERED))
+    assert memory.seconds == REMEMBERED
+    assert memory.most(REMEMBERED) == 1.0
+    memory = remembered((9.0, 60.0), (2.0, 60.0))
+    assert (memory.most(45.0), memory.most(60.0), DemandMemory().most(60.0)) == (2.0, 9.0, 0.0)
+
+
+def test_a_time_in_which_nobody_looked_was_like_what_is_seen_after_it() -> None:
+    memory = DemandMemory().noted(0.0, 4.0).noted(50.0, 2.0)
+    assert memory.needs == (4.0, 2.0, 2.0, 2.0)
+    assert memory.noted(50.0 + 2 * REMEMBERED, 1.0).needs == (1.0,)
+
+
+@pytest.mark.parametrize(("passed", "kept"), [(-SLOT, 8), (2 * SLOT, 2)])
+def test_what_came_once_is_kept_for_as_long_as_a_start_is_worth(passed: float, kept: int) -> None:
+    start = 60.0
+    memory = remembered((2.0, 300.0), (7.5, 300.0), (2.0, start / PRICE - 300.0 + passed))
+    assert memory.kept(2, start) == kept
+
+
+def test_what_comes_back_again_and_again_is_kept_longer() -> None:
+    often = remembered(*[(2.0, 300.0), (8.0, 120.0)] * 5, (2.0, 1200.0))
+    once = remembered((2.0, 1980.0), (8.0, 120.0), (2.0, 1200.0))
+    assert (often.kept(2, 30.0), once.kept(2, 30.0)) == (8, 2)
+
+
+def test_what_starts_at_once_or_was_shorter_than_a_start_need_not_be_kept() -> None:
+    assert remembered((9.0, 60.0), (1.0, 60.0)).kept(1, 0.0) == 1
+    assert remembered((1.0, 300.0), (9.0, SLOT), (1.0, 600.0)).kept(1, 60.0) == 1
+
+
+def test_the_wish_is_held_against_what_is_there() -> None:
+    for desired, ready, starting, words in (
+        (3, 2, 0, "3 replicas, 1 more than now"),
+        (3, 1, 0, "3 replicas, 2 more than now"),
+        (1, 0, 0, "1 replica, 1 more than now"),
+        (1, 3, 0, "1 replica, 2 fewer than now"),
+        (0, 1, 0, "no replicas, 1 fewer than now"),
+        (2, 2, 0, "2 replicas"),
+        (3, 2, 1, "3 replicas, 1 of them starting"),
+        (4, 2, 2, "4 replicas, 2 of them starting"),
+        (0, 0, 0, "no replicas, scaled to zero"),
+    ):
+        assert asked(desired, ready, starting) == words
