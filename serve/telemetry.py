@@ -127,7 +127,7 @@ class Meters:
             ),
             (
                 "servegate_retries",
-                "Attempts that were not executed and were retried on another replica",
+                "Attempts that failed and were retried on another replica, by reason",
                 ("model", "reason"),
                 self._retries,
             ),

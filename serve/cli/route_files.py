@@ -1,5 +1,6 @@
 """`servegate export` and `apply`: the routes of all models in one file."""
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from serve.core.errors import Invalid
 from serve.core.routes import Route
 
 _UNSET = '"0"'  # the ETag of a route that is not set
-_FIELDS = ("split", "sticky", "matches", "fallback")
+_FIELDS = tuple(field.name for field in dataclasses.fields(Route))
 
 
 def export(admin_url: AdminUrl = None, key_file: KeyFile = None) -> None:

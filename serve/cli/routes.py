@@ -1,5 +1,6 @@
 """`servegate route`: the traffic split of a model."""
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,14 @@ from serve.cli.models import tell_done
 from serve.cli.options import AdminUrl, AsJson, KeyFile, Reason
 from serve.cli.output import as_json, say, table
 from serve.core.errors import Invalid
-from serve.core.routes import RouteMatch, Split, check_sticky, sticky_text, weights_json
+from serve.core.routes import (
+    LONGEST_DEADLINE,
+    RouteMatch,
+    Split,
+    check_sticky,
+    sticky_text,
+    weights_json,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,6 +55,10 @@ def show_route(
         say(f"match: {RouteMatch.from_json(match)}")
     if route.get("fallback"):
         say(f"fallback: version {route['fallback']}, while no replica has the chosen version")
+    if route.get("deadline"):
+        say(f"deadline: {route['deadline']:g} s for each predict call")
+    if route.get("idempotent"):
+        say("idempotent: a call that a replica has broken off is repeated on another replica, once")
     if not route["routed"]:
         say(
             "no route is set, so the newest version gets all traffic; set one with: "
@@ -90,6 +102,22 @@ def set_route(
             help="Version for calls whose version no replica has loaded (default: unchanged).",
         ),
     ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            "--deadline",
+            metavar="SECONDS|none",
+            help="Longest time for a predict call of the model (default: unchanged).",
+        ),
+    ] = None,
+    idempotent: Annotated[
+        bool | None,
+        typer.Option(
+            "--idempotent/--no-idempotent",
+            help="Repeat a call on another replica, once, if the first replica breaks it off and "
+            "may have executed it (default: unchanged).",
+        ),
+    ] = None,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -112,6 +140,10 @@ def set_route(
         body["matches"] = [one.to_json() for one in given]
     if fallback is not None:
         body["fallback"] = _version(fallback)
+    if deadline is not None:
+        body["deadline"] = _seconds(deadline)
+    if idempotent is not None:
+        body["idempotent"] = idempotent
     path = f"/api/routes/{segment(name)}"
     shown = f"{split}" if split.total == 100 else f"{split} ({split.percent})"
     tell_done(
@@ -126,3 +158,17 @@ def _version(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 19):
         raise Invalid(f"--fallback cannot be '{text}'", try_this="--fallback 1, or --fallback none")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = 0.0 if text == "none" else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LONGEST_DEADLINE or (not seconds and text != "none"):
+        raise Invalid(
+            f"--deadline cannot be '{text}'",
+            why=f"expected a number of seconds, up to {LONGEST_DEADLINE:g}",
+            try_this="--deadline 0.5, or --deadline none",
+        )
+    return seconds

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 from serve.control.decisions import DEFAULT_POOL, LABEL, MODEL, ROUTE, Decisions, label_key
 from serve.control.fleet import Fleet
@@ -30,7 +30,7 @@ from serve.core.errors import (
 )
 from serve.core.names import check_label
 from serve.core.objectives import Objective
-from serve.core.routes import Route, RouteMatch, Split
+from serve.core.routes import Route, RouteRules, Split
 from serve.core.versions import VersionState
 
 # --- waiting --------------------------------------------------------------------------------------
@@ -140,23 +140,14 @@ class Models:
         name: str,
         split: Split,
         by: By,
-        *,
-        sticky: str | None = None,
-        matches: tuple[RouteMatch, ...] | None = None,
-        fallback: int | None = None,
+        **rules: Unpack[RouteRules],
     ) -> Written:
         """Divide a model's calls; every version that gets calls must be ready somewhere.
 
-        A version with weight 0 need not be ready, but it must exist. What is None stays as it is.
+        A version with weight 0 need not be ready, but it must exist. Rules that are not given stay.
         """
         async with self.referring:
-            before = self._decisions().route(name) or Route(split)
-            route = Route(
-                split,
-                before.sticky if sticky is None else sticky,
-                before.matches if matches is None else matches,
-                before.fallback if fallback is None else fallback,
-            )
+            route = replace(self._decisions().route(name) or Route(split), split=split, **rules)
             self._require_callable(name, route)
             change = StoreEdit(ROUTE, name, route.to_json(), *_of(by))
             return await self._supersede({name: change}, without_route)
@@ -306,8 +297,9 @@ class Models:
     def main_version(self, name: str) -> int | None:
         """The version that gets most calls without a version; None when nothing serves."""
         view = self._publisher.snapshot.models.get(name)
-        split = view.split if view else None
-        return max(split.shares, key=lambda share: share[1])[0] if split else None
+        if view is None or view.route is None:
+            return None
+        return max(view.route.split.shares, key=lambda share: share[1])[0]
 
     def _require_room(self, name: str, pool: str) -> None:
         """`Conflict` when something that is needed would lose its place."""

@@ -11,14 +11,14 @@
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from serve.control.decisions import LABEL, MODEL, POOL, ROUTE, SERVING, Decisions
 from serve.control.history import Restore
 from serve.control.models import By, Written
 from serve.control.revision import CONFIGURATION
 from serve.core.errors import Invalid, PreconditionFailed
-from serve.core.routes import Route, RouteMatch, Split
+from serve.core.routes import Route, RouteRules, Split
 
 
 class Commands(Protocol):
@@ -29,10 +29,7 @@ class Commands(Protocol):
         name: str,
         split: Split,
         by: By,
-        *,
-        sticky: str | None = None,
-        matches: tuple[RouteMatch, ...] | None = None,
-        fallback: int | None = None,
+        **rules: Unpack[RouteRules],
     ) -> Written:
         """Divide a model's calls."""
 
@@ -120,14 +117,7 @@ class RestoreCommands:
                 try_this=f"servegate route set {key} VERSION=100",
             )
         route = Route.from_json(body)
-        return await self._commands.set_route(
-            key,
-            route.split,
-            by,
-            sticky=route.sticky,
-            matches=route.matches,
-            fallback=route.fallback,
-        )
+        return await self._commands.set_route(key, route.split, by, **route.rules)
 
     async def _label(self, key: str, body: Any, by: By) -> Written:
         model, _, label = key.rpartition(":")

@@ -22,7 +22,7 @@ from serve.control.registry import Loadable, Model
 from serve.control.storage.store import Store
 from serve.core.access import ApiKey
 from serve.core.errors import Unavailable
-from serve.core.routes import Split
+from serve.core.routes import Route, Split
 from serve.core.snapshot import ModelView, Snapshot, VersionTarget
 from serve.triton.foreign_code import calls_others
 
@@ -97,23 +97,21 @@ def _view(
                 targets[version] = VersionTarget(
                     model.name, version, one.name, version, flavour, holders, inside
                 )
-    route = decisions.route(model.name)
     failed = any(one.name in failing for one in model.loadables)
     is_whole = failed or wanted <= targets.keys()
     asleep = not is_whole and any(map(may_sleep, pools)) and _is_asleep(pools, fleet)
     served = wanted if asleep else targets  # the newest is waited for
+    chosen = decisions.route(model.name)
+    newest = Route(Split.of({max(served): 100})) if served else None
     return ModelView(
         name=model.name,
         targets=MappingProxyType(dict(sorted(targets.items()))),
         labels=MappingProxyType(decisions.labels(model.name)),
-        split=route.split if route else (Split.of({max(served): 100}) if served else None),
-        routed=route is not None,
+        route=chosen or newest,
+        routed=chosen is not None,
         sequences=bool(sequences),
         failed=failed,
         asleep=asleep,
-        sticky=route.sticky if route else "",
-        matches=route.matches if route else (),
-        fallback=route.fallback if route else 0,
     )
 
 

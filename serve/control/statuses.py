@@ -102,6 +102,7 @@ class Statuses:
         name, decisions = model.name, self._decisions()
         route = decisions.route(name)
         view = self._publisher.snapshot.models.get(name)
+        in_force = view.route if view else route
         labels = decisions.labels(name)
         versions = tuple(self._version(model, number, labels) for number in self._numbers(model))
         return ModelStatus(
@@ -109,7 +110,7 @@ class Statuses:
             state=_state(model, versions),
             versions=versions,
             labels=labels,
-            split=view.split if view else (route.split if route else None),
+            split=in_force.split if in_force else None,
             route=route,
             objective=decisions.objective(name),
             pool=decisions.pool(name),

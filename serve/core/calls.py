@@ -62,9 +62,10 @@ class CallOrigin(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """One request, without its body. Made once per call and not changed afterwards.
+    """One request, without its body. Made once per call; only `deadline` changes afterwards.
 
-    `selector` is empty, a number, or a label; `deadline` is monotonic seconds; `sequence` is the
+    `selector` is empty, a number, or a label; `deadline` is monotonic seconds, which the gateway
+    shortens where the model's route allows less; `sequence` is the
     correlation id of a stateful sequence, empty for ordinary calls; `prefer` names the replica that
     the stream which this call is a message of already uses; `credential` is the caller's
     Authorization value. (Not frozen: that triples the cost.)
@@ -100,7 +101,8 @@ class Choice:
 
     `pinned` says whether the version is named to Triton. It is not for questions about the model as
     a whole (its metadata, say), where Triton's answer without a version is the right one.
-    `stateful` says that the model serves sequences: its state lives on one replica.
+    `stateful` says that the model serves sequences: its state lives on one replica. `idempotent`
+    says that a call may be executed twice.
     """
 
     target: VersionTarget
@@ -108,6 +110,7 @@ class Choice:
     pinned: bool
     stateful: bool = False
     generation: int = 0
+    idempotent: bool = False
     reason: str = field(init=False, compare=False)
     """For people and scripts, the `servegate-version` header: `2; by=split; generation=7`."""
     labels: tuple[str, str, str] = field(init=False, compare=False)

@@ -17,12 +17,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypedDict
 
 from serve.core.errors import Invalid
 
 MAX_WEIGHT = 1_000_000
 MOST_MATCHES = 20
+LONGEST_DEADLINE = 86_400.0  # seconds
 BY_KEY, BY_REQUEST_ID = "key", "request-id"
 HEADER = "header:"
 _REQUEST_ID = "x-request-id"
@@ -164,8 +165,18 @@ class RouteMatch:
     @classmethod
     def from_json(cls, page: Mapping[str, Any]) -> "RouteMatch":
         """Read what `to_json` gave; `Invalid`, `LookupError` or `TypeError` for anything else."""
-        texts = {name: str(page.get(name, "")) for name in ("header", "value", "key")}
-        return cls(split_from_json(page["split"]), **texts)
+        split, header = split_from_json(page["split"]), str(page.get("header", ""))
+        return cls(split, header.lower(), str(page.get("value", "")), str(page.get("key", "")))
+
+
+class RouteRules(TypedDict, total=False):
+    """What a route has besides its split."""
+
+    sticky: str
+    matches: tuple[RouteMatch, ...]
+    fallback: int
+    deadline: float
+    idempotent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +186,21 @@ class Route:
     The first of `matches` that takes a call decides instead of `split`. `sticky` says whose calls
     stay with one version: `key`, `request-id`, `header:NAME`, or empty for none. `fallback` is the
     version for calls whose version no replica has loaded; 0 for none.
+
+    The last two hold for every unary predict call of the model, also for one that names a version:
+    `deadline` is the longest it may take, in seconds (0: only the limits of the gateway and of the
+    caller), and `idempotent` says that it may be executed twice.
     """
 
     split: Split
     sticky: str = ""
     matches: tuple[RouteMatch, ...] = ()
     fallback: int = 0
+    deadline: float = 0.0
+    idempotent: bool = False
 
     def __post_init__(self) -> None:
-        """`Invalid` for an unknown identity, no version, or too many matches."""
+        """`Invalid` for an unknown identity, no version, too many matches, or a wrong deadline."""
         check_sticky(self.sticky)
         if self.fallback < 0:
             raise Invalid(f"'{self.fallback}' is not a version", why="versions are numbered from 1")
@@ -192,6 +209,28 @@ class Route:
                 f"{len(self.matches)} matches are too many",
                 why=f"at most {MOST_MATCHES} are allowed",
             )
+        if not 0 <= self.deadline <= LONGEST_DEADLINE:
+            raise Invalid(
+                f"a deadline of {self.deadline:g} s is out of range",
+                why=f"it is a number of seconds from 0 (none) to {LONGEST_DEADLINE:g}",
+            )
+
+    @property
+    def rules(self) -> RouteRules:
+        """All but the split."""
+        return RouteRules(
+            sticky=self.sticky,
+            matches=self.matches,
+            fallback=self.fallback,
+            deadline=self.deadline,
+            idempotent=self.idempotent,
+        )
+
+    @property
+    def called(self) -> frozenset[int]:
+        """The versions that calls without a version may go to, except the fallback."""
+        splits = [self.split, *(match.split for match in self.matches)]
+        return frozenset(version for split in splits for version in split.versions)
 
     @property
     def weights(self) -> dict[int, int]:
@@ -218,6 +257,10 @@ class Route:
             page["matches"] = [match.to_json() for match in self.matches]
         if self.fallback:
             page["fallback"] = self.fallback
+        if self.deadline:
+            page["deadline"] = self.deadline
+        if self.idempotent:
+            page["idempotent"] = True
         return page
 
     @classmethod
@@ -225,7 +268,11 @@ class Route:
         """Read what `to_json` gave; `Invalid`, `LookupError` or `TypeError` for anything else."""
         matches = tuple(RouteMatch.from_json(match) for match in page.get("matches", ()))
         sticky, fallback = str(page.get("sticky", "")), int(page.get("fallback", 0))
-        return cls(split_from_json(page["split"]), sticky, matches, fallback)
+        deadline, idempotent = float(page.get("deadline", 0.0)), page.get("idempotent", False)
+        if not isinstance(idempotent, bool):
+            raise Invalid(f"idempotent cannot be {idempotent!r}", why="expected true or false")
+        split = split_from_json(page["split"])
+        return cls(split, sticky, matches, fallback, deadline, idempotent)
 
 
 def sticky_text(sticky: str) -> str:

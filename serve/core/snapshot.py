@@ -18,7 +18,7 @@ from typing import Any
 from serve.core.access import ApiKey, Role
 from serve.core.errors import Invalid
 from serve.core.replicas import Replica
-from serve.core.routes import RouteMatch, Split, check_sticky, split_from_json, weights_json
+from serve.core.routes import Route
 
 FORMAT = 3
 BY_NAME = 2  # the format whose targets name their holders
@@ -44,32 +44,27 @@ class VersionTarget:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """One model: its targets by version, its labels, its split, and whether it serves sequences.
+    """One model: its targets by version, its labels, its route, and whether it serves sequences.
 
-    `split` is what people asked for, or the highest ready version when nobody asked; `routed` says
+    `route` is what people asked for, or the highest ready version when nobody asked; `routed` says
     which of the two it is. A model none of whose versions is ready has an empty `targets`; `failed`
     tells one that could not be loaded from one that is still loading. `asleep` says that its pool
     may have no replica, and has none that holds all of it: calls for what is missing may wait.
-    `sticky`, `matches` and `fallback` are those of its `Route`.
     """
 
     name: str
     targets: Mapping[int, VersionTarget]
     labels: Mapping[str, int]
-    split: Split | None
+    route: Route | None
     routed: bool = False
     sequences: bool = False
     failed: bool = False
     asleep: bool = False
-    sticky: str = ""
-    matches: tuple[RouteMatch, ...] = ()
-    fallback: int = 0
 
     @property
     def called(self) -> frozenset[int]:
-        """The versions that calls without a version may go to."""
-        splits = [match.split for match in self.matches] + ([self.split] if self.split else [])
-        return frozenset(version for split in splits for version in split.versions)
+        """The versions that calls without a version may go to, except a fallback."""
+        return self.route.called if self.route else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +162,8 @@ def _model_to_json(model: ModelView, numbers: dict[tuple[str, ...], int]) -> dic
     """`numbers` are those of the sets of holders; it learns new ones."""
     return {
         "labels": dict(model.labels),
-        "split": weights_json(model.split) if model.split else None,
+        **(model.route.to_json() if model.route else {"split": None}),
         "routed": model.routed,
-        "sticky": model.sticky,
-        "matches": [match.to_json() for match in model.matches],
-        "fallback": model.fallback,
         "sequences": model.sequences,
         "failed": model.failed,
         "asleep": model.asleep,
@@ -225,18 +217,13 @@ def _model_from_json(name: str, item: Any, find: Callable[[Any], tuple[str, ...]
             replicas=find(entry["replicas"]),
             calls_others=entry.get("calls_others") is not False,  # older ones do not say
         )
-    split, sticky = item["split"], str(item.get("sticky", ""))
-    check_sticky(sticky)
     return ModelView(
         name=name,
         targets=MappingProxyType(targets),
         labels=MappingProxyType({str(k): int(v) for k, v in item["labels"].items()}),
-        split=split_from_json(split) if split else None,
+        route=Route.from_json(item) if item["split"] else None,
         routed=bool(item["routed"]),
         sequences=bool(item["sequences"]),
         failed=bool(item["failed"]),
         asleep=bool(item.get("asleep", False)),  # older ones do not say
-        sticky=sticky,
-        matches=tuple(map(RouteMatch.from_json, item.get("matches", ()))),
-        fallback=int(item.get("fallback", 0)),
     )

@@ -5,11 +5,14 @@
 | connecting failed, not a byte was written (`NotSent`)                | no        | another    |
 | a complete 503 / UNAVAILABLE that Triton itself wrote                | no        | another    |
 | "unknown model" from a replica that the snapshot says has it         | no        | another *  |
-| reset, EOF or timeout after bytes were written (`OutcomeUnknown`)    | perhaps   | fail       |
+| reset or EOF after bytes were written (`OutcomeUnknown`)             | perhaps   | fail **    |
 | any other answer                                                     | yes       | the answer |
 
 Never the same replica twice, at most two extra attempts, never for a model that serves sequences,
 whose state lives on one replica.
+
+** Another one, once, if the model's route says that its calls may be executed twice: a request that
+crashes a Triton must not crash them all.
 
 * Where no replica is left the call waits for a moment and begins anew (`NotLoaded`): a Triton that
 has just started does not know its models yet. Callers never hear of that.
@@ -89,6 +92,7 @@ class Attempt:
         "_by_caller",
         "_gateway",
         "_is_detached",
+        "_is_repeated",
         "_names",
         "_snapshot",
         "_tried",
@@ -120,6 +124,7 @@ class Attempt:
         self._begun = begun
         self._by_caller = False  # what failed is the request itself
         self._is_detached = False  # its slot outlives it
+        self._is_repeated = False  # it may have been executed before
 
     def __repr__(self) -> str:
         state = "ended" if self.is_ended else f"on {self.replica.name or 'no replica'}"
@@ -159,6 +164,22 @@ class Attempt:
             raise self._end_with(self._nobody(str(error)))
         self.go_to_replica(gateway.clock())
         gateway.meters.retried(self.call, "not sent")
+
+    def broken_off(self, error: OutcomeUnknown) -> None:
+        """The replica may have executed the call: go on to another one if it may be repeated.
+
+        Otherwise `error` is raised, and whoever calls this ends the call with it. `NoReplica` and
+        `DeadlineExceeded` end it.
+        """
+        choice, gateway = self.choice, self._gateway
+        if self.is_ended or choice is None or not choice.idempotent or self._is_repeated:
+            raise error
+        if self.call.verb not in PREDICTIONS or error.what == faults.WHAT or not self._may_go_on():
+            raise error
+        self._is_repeated = True
+        self._fail_replica(broke=True)
+        self.go_to_replica(gateway.clock())
+        gateway.meters.retried(self.call, "outcome unknown")
 
     def refused(self, reply: Reply, *, can_repeat: bool = True, can_wait: bool = True) -> bool:
         """Learn from an error answer of Triton; True when another replica is to be tried.

@@ -116,7 +116,7 @@ class Gateway:
         models = snapshot.models.values()
         is_served = bool(snapshot.replicas) or any(model.asleep for model in models)
         return is_served and all(
-            model.split is not None and all(v in model.targets for v in model.called)
+            model.route is not None and all(v in model.targets for v in model.called)
             for model in models
             if not (model.failed or model.asleep)
         )
@@ -168,6 +168,8 @@ class Gateway:
             else:
                 if self._access.is_required:
                     self._access.check(call.credential, Act.CALL, call.model)
+                if routing.deadlines:
+                    routing.limit(call, begun)
                 choice = routing.choose(call, self._draw)
                 names = choice.target.replicas
                 self.admission.enter(call.model)

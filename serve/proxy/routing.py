@@ -23,7 +23,7 @@ from serve.core.errors import (
     UnknownModel,
     UnknownVersion,
 )
-from serve.core.routes import BY_KEY, RouteMatch, header_of
+from serve.core.routes import BY_KEY, Route, RouteMatch, header_of
 from serve.core.snapshot import ModelView, Snapshot, VersionTarget
 
 _LARGEST_NUMBER = (1 << 63) - 1  # the largest version that Triton can count to
@@ -82,9 +82,20 @@ class Routing:
         self.snapshot = snapshot
         self._key_of = key_of
         self._choices: dict[tuple[str, int, str, bool], Choice] = {}
+        self.deadlines = {
+            name: model.route.deadline
+            for name, model in snapshot.models.items()
+            if model.route and model.route.deadline
+        }
 
     def __repr__(self) -> str:
         return f"<Routing generation={self.snapshot.generation} choices={len(self._choices)}>"
+
+    def limit(self, call: Call, now: float) -> None:
+        """Shorten the deadline of a predict call to what the model's route allows from `now` on."""
+        seconds = self.deadlines.get(call.model)
+        if seconds and call.verb in PREDICTIONS:
+            call.deadline = min(call.deadline, now + seconds)
 
     def choose(self, call: Call, draw: Callable[[], float]) -> Choice:
         """The version for this call; an error that says what is missing when there is none."""
@@ -111,15 +122,16 @@ class Routing:
         raise _nobody(model, version)
 
     def _routed(self, model: ModelView, call: Call, draw: Callable[[], float]) -> Choice:
-        split = model.split
-        if split is None:
+        route = model.route
+        if route is None:
             raise Asleep(model.name) if model.asleep else NoReplica(model.name, "")
-        by, pinned, verb = "split" if model.routed else "latest", True, call.verb
+        split, pinned, verb = route.split, True, call.verb
+        by = "split" if model.routed else "latest"
         if verb is not Verb.INFER and verb is not Verb.STREAM and verb not in PREDICTIONS:
             version = max(split.shares, key=lambda share: share[1])[0]
             pinned = verb not in _WHOLE_MODEL
         else:
-            match = self._match(model, call) if model.matches else None
+            match = self._match(route, call) if route.matches else None
             if match is not None:
                 split, by = match.split, "match"
             if len(split.versions) == 1:
@@ -127,20 +139,20 @@ class Routing:
             elif call.sequence:
                 version = split.assign(model.name, call.sequence)
                 by = "sequence" if by == "split" else by
-            elif model.sticky and (identity := self._identity(model.sticky, call)):
+            elif route.sticky and (identity := self._identity(route.sticky, call)):
                 version = split.assign(model.name, identity)
                 by = "sticky" if by == "split" else by
             else:
                 version = split.choose(draw())
         target = model.targets.get(version)
-        if target is None and model.fallback and not model.asleep:
-            target, by = model.targets.get(model.fallback), "fallback"
+        if target is None and route.fallback and not model.asleep:
+            target, by = model.targets.get(route.fallback), "fallback"
         if target is None:
             raise _nobody(model, version, "the route sends traffic to it")
         return self._choice(model, target, by, pinned=pinned)
 
-    def _match(self, model: ModelView, call: Call) -> RouteMatch | None:
-        for match in model.matches:
+    def _match(self, route: Route, call: Call) -> RouteMatch | None:
+        for match in route.matches:
             if match.key:
                 if match.takes_key(self._key_of(call)):
                     return match
@@ -157,7 +169,8 @@ class Routing:
         choice = self._choices.get(key)
         if choice is None:
             generation = self.snapshot.generation
-            choice = Choice(target, by, pinned, model.sequences, generation)
+            idempotent = model.route is not None and model.route.idempotent
+            choice = Choice(target, by, pinned, model.sequences, generation, idempotent)
             self._choices[key] = choice
         return choice
 

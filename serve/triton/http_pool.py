@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from serve.core import faults
 from serve.core.calls import Headers, Reply
-from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown, ServegateError
+from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.processes.compute import joined
 from serve.triton.http_connection import HttpConnection
@@ -286,7 +286,7 @@ class _Dropped:
         """The request is complete."""
 
 
-def broken(why: str, replica: str = "") -> ServegateError:
+def broken(why: str, replica: str = "") -> OutcomeUnknown:
     """The error of a call whose connection broke after bytes were written."""
     return OutcomeUnknown(
         f"the connection to replica {replica} broke during the call".replace("  ", " "),

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import pytest
 
@@ -13,7 +13,7 @@ from serve.control.models import By, Written
 from serve.control.restoration import RestoreCommands
 from serve.control.storage.store import Store, StoreEdit, etag
 from serve.core.errors import Invalid, LaterChanges, PreconditionFailed, UnknownRevision
-from serve.core.routes import Route, RouteMatch, Split
+from serve.core.routes import Route, RouteRules, Split
 
 T = TypeVar("T")
 BY = By("eve", "too slow")
@@ -31,12 +31,9 @@ class Commands:
         name: str,
         split: Split,
         by: By,
-        *,
-        sticky: str | None = None,
-        matches: tuple[RouteMatch, ...] | None = None,
-        fallback: int | None = None,
+        **rules: Unpack[RouteRules],
     ) -> Written:
-        body = Route(split, sticky or "", matches or (), fallback or 0).to_json()
+        body = Route(split, **rules).to_json()
         change = StoreEdit("route", name, body, by.author, by.reason, by.if_match)
         self.asked.append(("route", name, str(split), by))
         return Written(7, etag(await self._store.apply(change)))

@@ -47,7 +47,7 @@ async def test_a_route_is_written_with_who_and_why_published_and_kept_over_a_res
     before = one.publisher.snapshot.generation
     written = await one.models.set_route("m", HALVES, ADA)
     assert written.generation == before + 1
-    assert one.publisher.snapshot.models["m"].split == HALVES
+    assert one.publisher.snapshot.models["m"].route == Route(HALVES)
     assert (status(one).split, status(one).route) == (HALVES, Route(HALVES))
     [row] = await one.store.history()
     change = (row["kind"], row["key"], row["author"], row["reason"])
@@ -55,7 +55,7 @@ async def test_a_route_is_written_with_who_and_why_published_and_kept_over_a_res
     await one.models.set_label("m", "stable", 1, ADA)
     again = await ControlPlane(tmp_path).begin(a={"m": (1, 2)})
     view = again.publisher.snapshot.models["m"]
-    assert (view.split, view.labels, view.routed) == (HALVES, {"stable": 1}, True)
+    assert (view.route, view.labels, view.routed) == (Route(HALVES), {"stable": 1}, True)
     assert again.publisher.snapshot.generation > one.publisher.snapshot.generation
 
 
@@ -63,9 +63,9 @@ async def test_new_weights_leave_the_other_rules_of_a_route(one: ControlPlane) -
     blue = RouteMatch.parse("header:x-team=blue 2=1")
     await one.models.set_route("m", HALVES, ADA, sticky="key", matches=(blue,))
     await one.models.set_route("m", Split.of({1: 1}), ADA)
-    view = one.publisher.snapshot.models["m"]
-    assert (view.sticky, view.matches, view.called) == ("key", (blue,), {1, 2})
-    assert status(one).route == Route(Split.of({1: 1}), "key", (blue,))
+    changed = Route(Split.of({1: 1}), "key", (blue,))
+    assert one.publisher.snapshot.models["m"].route == status(one).route == changed
+    assert changed.called == {1, 2}
     await one.models.set_route("m", HALVES, ADA, sticky="", matches=())
     assert status(one).route == Route(HALVES)
 

@@ -134,7 +134,7 @@ async def test_a_first_version_that_is_ready_late_keeps_its_calls(tmp_path: Path
     await scene.publish("m", files(b"two"))
     assert scene.plane.decisions.route("m") == Route(ALL_OF_1)
     await become_ready(scene, 2)
-    assert scene.plane.publisher.snapshot.models["m"].split == ALL_OF_1
+    assert scene.plane.publisher.snapshot.models["m"].route == Route(ALL_OF_1)
 
 
 async def test_after_a_restart_calls_stay_before_any_replica_was_looked_at(tmp_path: Path) -> None:

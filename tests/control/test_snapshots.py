@@ -39,10 +39,14 @@ def compiled(one: Model, held: Fleet, *may_sleep: str, **decided: Any) -> ModelV
     return compile_models({one.name: one}, decisions, held, may_sleep.__contains__)[one.name]
 
 
+def split_of(view: ModelView) -> str:
+    return str(view.route and view.route.split)
+
+
 def test_a_target_is_a_wanted_version_with_the_replicas_that_hold_it() -> None:
     made = compiled(model(1, 2, 3), fleet(a=(1, 2), b=(2, 4)))
     assert made.targets == {1: target(1, "a"), 2: target(2, "a", "b")}
-    assert (str(made.split), made.routed) == ("2=100", False)  # the highest that is held
+    assert (split_of(made), made.routed) == ("2=100", False)  # the highest that is held
     bare = compiled(model(1, 2, config=None), fleet(a=(7,)))  # whatever Triton holds counts
     assert (set(bare.targets), bare.targets[7].flavour) == ({7}, "auto")
 
@@ -51,13 +55,13 @@ def test_a_route_and_labels_are_taken_as_they_were_set_even_where_a_version_is_l
     labels = {"label__m:stable": {"version": 1}, "label__x:stable": {"version": 2}}
     route = {"split": {"1": 90, "2": 10}}
     made = compiled(model(1, 2), fleet(a=(1,)), route__m=route, **labels)
-    assert (str(made.split), made.routed, made.labels) == ("1=90 2=10", True, {"stable": 1})
+    assert (split_of(made), made.routed, made.labels) == ("1=90 2=10", True, {"stable": 1})
 
 
 def test_a_model_that_nobody_holds_has_no_targets_and_one_that_cannot_be_read_is_left_out() -> None:
     held = fleet(a=())
     made = compiled(model(1), held)
-    assert (made.targets, made.split, made.failed) == ({}, None, False)
+    assert (made.targets, made.route, made.failed) == ({}, None, False)
     held.failures["a", "m"] = LoadFailure("bad file", (), 1, 0.0)
     assert compiled(model(1), held).failed
     assert compile_models({"m": model(problem="line 2")}, Decisions(), fleet(a=(1,))) == {}
@@ -125,7 +129,7 @@ def test_a_model_is_asleep_where_its_pool_has_no_replica_and_may_have_none(
     one: Model, may_sleep: tuple[str, ...], decided: dict[str, Any], asleep: bool, split: str
 ) -> None:
     made = compiled(one, Fleet((), clock=Clock()), *may_sleep, **decided)
-    assert (made.asleep, made.targets, str(made.split)) == (asleep, {}, split)
+    assert (made.asleep, made.targets, split_of(made)) == (asleep, {}, split)
     assert made.routed is bool(decided)
 
 
@@ -139,7 +143,7 @@ def test_a_model_is_asleep_until_its_first_replica_has_all_that_it_can_have() ->
     assert compiled(one, waking, "default").asleep
     waking.saw("a", {"m": (1,)})
     half = compiled(one, waking, "default")
-    assert (half.asleep, half.targets, str(half.split)) == (True, {1: target(1, "a")}, "2=100")
+    assert (half.asleep, half.targets, split_of(half)) == (True, {1: target(1, "a")}, "2=100")
     waking.failures["a", "m"] = LoadFailure("bad file", (), 1, 0.0)
     made = compiled(one, waking, "default")
     assert (made.asleep, made.failed) == (False, True)
@@ -152,7 +156,7 @@ def test_a_model_is_asleep_until_its_first_replica_has_all_that_it_can_have() ->
 def test_a_model_is_awake_while_a_replica_is_there_that_stays() -> None:
     held = fleet(a=(1,))
     made = compiled(model(1, 2), held, "default")  # which will load the other later
-    assert (made.asleep, str(made.split)) == (False, "1=100")
+    assert (made.asleep, split_of(made)) == (False, "1=100")
     held.lost("a", "refused")  # what only a lost replica holds goes on to be called there
     made = compiled(model(1), held, "default")
     assert (made.asleep, made.targets) == (False, {1: target(1, "a")})

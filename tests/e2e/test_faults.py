@@ -57,6 +57,23 @@ def test_killing_one_of_two_tritons_fails_only_calls_in_flight_and_executes_none
 
 
 @pytest.mark.slow
+def test_where_calls_may_be_executed_twice_no_caller_notices_a_killed_triton(counting):
+    up, _ = counting
+    rules = ("route", "set", "counting", "1=100", "--admin-url", up.admin)
+    assert harness.servegate(*rules, "--idempotent").returncode == 0
+    with Load(up.http, counting_body, 8) as load:
+        load.wait_calls(200)
+        killed = up.children()["local-0"]
+        os.kill(killed, signal.SIGKILL)
+        load.wait_calls(400)
+        harness.until(lambda: up.children().get("local-0", killed) != killed)
+        load.wait_calls(200)
+    assert harness.servegate(*rules, "--no-idempotent").returncode == 0
+    assert not load.failures, load.failures[:3]
+    assert 'reason="outcome unknown"' in up.metrics()
+
+
+@pytest.mark.slow
 def test_no_caller_hears_that_a_restarted_triton_does_not_know_its_model_yet(tmp_path):
     models = tmp_path / "models"
     repositories.python_model(models, "counting", repositories.PLAIN)

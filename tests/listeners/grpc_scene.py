@@ -35,7 +35,7 @@ from tritonclient.grpc import service_pb2
 
 from serve.core.calls import Account
 from serve.core.replicas import Replica
-from serve.core.routes import Split
+from serve.core.routes import Route, Split
 from serve.core.snapshot import Snapshot
 from serve.listeners.grpc.fleet import FleetGrpc
 from serve.listeners.grpc.kserve import KServeGrpc
@@ -279,7 +279,7 @@ def models(messages: Iterable[bytes]) -> list[tuple[str, str, int]]:
 
 # --- models that sleep ----------------------------------------------------------------------------
 
-SLEEPING = replace(view(asleep=True), split=Split.of({1: 100}))
+SLEEPING = replace(view(asleep=True), route=Route(Split.of({1: 100})))
 OTHER = view(target(1, "b", model="n"), name="n")
 ASLEEP = snapshot(SLEEPING, OTHER, replicas=("a",))
 AWAKE = snapshot(view(target(1, "a")), OTHER)

@@ -13,12 +13,12 @@ from listeners.http_replicas import Received, Script, answering
 from listeners.http_scene import Scene, in_scene
 
 from serve.core.access import ApiKey, Role
-from serve.core.routes import Split
+from serve.core.routes import Route, Split
 from serve.listeners.http.predict_call import KEPT
 from serve.triton.http_connection import HIGH_WATER
 
 KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("n",))
-SLEEPING = dataclasses.replace(view(asleep=True), split=Split.of({1: 100}))
+SLEEPING = dataclasses.replace(view(asleep=True), route=Route(Split.of({1: 100})))
 ASLEEP = snapshot(SLEEPING, replicas=("a",))
 AWAKE = snapshot(view(target(1, "a")))
 SEQUENCES = dataclasses.replace(SLEEPING, sequences=True)

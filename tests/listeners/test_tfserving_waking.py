@@ -10,10 +10,11 @@ from listeners.http_messages import reply, request
 from listeners.http_replicas import Received, answering
 from listeners.tfserving_scene import Front, gives_its_input, in_front, model
 
-from serve.core.routes import Split
+from serve.core.routes import Route, Split
 from serve.wire.tfserving_messages import GET_MODEL_METADATA, PREDICT
 
-SLEEPING = dataclasses.replace(view(asleep=True, labels={"stable": 1}), split=Split.of({1: 100}))
+ALL_OF_1 = Route(Split.of({1: 100}))
+SLEEPING = dataclasses.replace(view(asleep=True, labels={"stable": 1}), route=ALL_OF_1)
 ASLEEP = snapshot(SLEEPING, replicas=("a",))
 AWAKE = snapshot(view(target(1, "a"), labels={"stable": 1}))
 ROWS = {"instances": [[1.0, 2.0]]}

@@ -1,6 +1,7 @@
 """Routing: each row of its table, and what is said when no version can answer."""
 
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import pytest
 from builders import call, snapshot, target, view
@@ -15,12 +16,18 @@ from serve.core.errors import (
     UnknownModel,
     UnknownVersion,
 )
-from serve.core.routes import RouteMatch, Split
+from serve.core.routes import RouteMatch, RouteRules, Split
 from serve.core.snapshot import ModelView
 from serve.proxy.routing import Routing
 
 SPLIT = view(target(1), target(2), target(3), split="1=3 2=1", labels={"stable": 1, "gone": 9})
 NEWEST = view(target(1), target(2))
+
+
+def ruled(split: Split | None = None, **rules: Unpack[RouteRules]) -> ModelView:
+    """`SPLIT` with these rules, and another split if one is given."""
+    assert SPLIT.route is not None
+    return replace(SPLIT, route=replace(SPLIT.route, split=split or SPLIT.route.split, **rules))
 
 
 def pick(
@@ -100,14 +107,14 @@ def route(model: ModelView, key: str = "", sequence: str = "", **headers: str) -
 
 def test_a_sticky_caller_keeps_its_version_and_one_that_is_not_named_is_drawn() -> None:
     for sticky, name in (("header:x-user", "x_user"), ("request-id", "x_request_id")):
-        model = replace(SPLIT, sticky=sticky)
+        model = ruled(sticky=sticky)
         found = {f"u{n}": route(model, **{name: f"u{n}"}) for n in range(100)}
         assert {one.target.version for one in found.values()} == {1, 2}
         assert {one.by for one in found.values()} == {"sticky"}
         for user, chosen in found.items():
             assert route(model, **{name: user}).target == chosen.target
         assert route(model, x_other="u1").by == "split"
-    by_key = replace(SPLIT, sticky="key")
+    by_key = ruled(sticky="key")
     assert {route(by_key, key=f"k{n}").target.version for n in range(100)} == {1, 2}
     assert route(by_key, key="").by == "split"
 
@@ -115,7 +122,7 @@ def test_a_sticky_caller_keeps_its_version_and_one_that_is_not_named_is_drawn() 
 def test_the_first_match_that_takes_a_call_decides_and_a_named_version_goes_before() -> None:
     blue = RouteMatch(Split.of({2: 1}), header="x-team", value="blue*")
     ours = RouteMatch(Split.of({3: 1}), key="3f*")
-    model = replace(SPLIT, matches=(blue, ours))
+    model = ruled(matches=(blue, ours))
     for key, team, version, by in (
         ("", "blue-7", 2, "match"),
         ("3f01", "blue", 2, "match"),
@@ -132,7 +139,7 @@ def test_the_first_match_that_takes_a_call_decides_and_a_named_version_goes_befo
 
 def test_a_match_of_several_versions_is_sticky_too() -> None:
     halves = RouteMatch(Split.of({2: 1, 3: 1}), header="x-team", value="blue")
-    model = replace(SPLIT, sticky="header:x-user", matches=(halves,))
+    model = ruled(sticky="header:x-user", matches=(halves,))
     found = {n: route(model, x_team="blue", x_user=f"u{n}") for n in range(50)}
     assert {(one.target.version, one.by) for one in found.values()} == {(2, "match"), (3, "match")}
     assert all(route(model, x_team="blue", x_user=f"u{n}") == one for n, one in found.items())
@@ -141,20 +148,21 @@ def test_a_match_of_several_versions_is_sticky_too() -> None:
 
 def test_calls_whose_version_nobody_has_go_to_the_fallback_unless_they_name_it() -> None:
     lost = RouteMatch(Split.of({9: 1}), key="3f*")
-    model = replace(SPLIT, split=Split.of({7: 1}), matches=(lost,), fallback=2)
+    model = ruled(Split.of({7: 1}), matches=(lost,), fallback=2)
     for key in ("", "3f01"):
         chosen = route(model, key)
         assert (chosen.target.version, chosen.by) == (2, "fallback"), key
-    assert route(replace(SPLIT, fallback=3)).by == "split"
-    for changed in ({"fallback": 8}, {"asleep": True}):
-        with pytest.raises(NoReplica if "fallback" in changed else Asleep):
-            route(replace(model, **changed))
+    assert route(ruled(fallback=3)).by == "split"
+    with pytest.raises(NoReplica):
+        route(ruled(Split.of({7: 1}), fallback=8))
+    with pytest.raises(Asleep):
+        route(replace(model, asleep=True))
     with pytest.raises(UnknownVersion):
         pick(model, selector="9")
 
 
 def test_a_match_whose_version_is_nowhere_loaded_is_no_reason_for_another_version() -> None:
-    model = replace(SPLIT, matches=(RouteMatch(Split.of({9: 1}), key="*"),))
+    model = ruled(matches=(RouteMatch(Split.of({9: 1}), key="*"),))
     with pytest.raises(NoReplica):
         route(model, "k")
 

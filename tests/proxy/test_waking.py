@@ -18,7 +18,7 @@ from serve.core.errors import (
     UnknownModel,
     UnknownVersion,
 )
-from serve.core.routes import Split
+from serve.core.routes import Route, Split
 from serve.core.snapshot import ModelView
 from serve.proxy.attempts import Attempt
 
@@ -27,7 +27,7 @@ AWAITED = Split.of({1: 100})
 
 def sleeping(name: str = "m", **more: object) -> ModelView:
     """A model of which version 1 is called, and whose pool has no replica."""
-    return dataclasses.replace(view(name=name, asleep=True, **more), split=AWAITED)
+    return dataclasses.replace(view(name=name, asleep=True, **more), route=Route(AWAITED))
 
 
 ASLEEP = snapshot(sleeping(), sleeping("n"))
@@ -226,7 +226,7 @@ def test_every_way_to_name_a_version_waits() -> None:
 
 def test_a_version_that_is_not_there_yet_is_waited_for_while_another_answers() -> None:
     both = Split.of({1: 50, 2: 50})
-    half = dataclasses.replace(view(target(1, "a"), asleep=True), split=both)
+    half = dataclasses.replace(view(target(1, "a"), asleep=True), route=Route(both))
     plane = DataPlane(snapshot(half))
     caller = Caller(plane, call(selector="2"))
     assert plane.walk(asked=call(selector="1")).tried == ["a"]

@@ -7,7 +7,7 @@ from serve.admin.api.context import ByWhom, InControl
 from serve.admin.api.models import Wait, done
 from serve.control.decisions import ROUTE
 from serve.control.statuses import ModelStatus
-from serve.core.routes import Route, RouteMatch, Split
+from serve.core.routes import Route, RouteRules
 
 router = APIRouter(tags=["routes"], responses={404: {"model": schemas.ErrorBody}})
 
@@ -42,13 +42,7 @@ async def put_routes(
     dry_run: bool = False,
 ) -> schemas.Done:
     """Sets all of them as one change, or none. Other models keep their routes."""
-    routes = {
-        name: Route(
-            *(Split.of(one.split), one.sticky or ""),
-            *(tuple(map(_match, one.matches or ())), one.fallback or 0),
-        )
-        for name, one in body.routes.items()
-    }
+    routes = {name: _route(one) for name, one in body.routes.items()}
     etags = {name: one.etag for name, one in body.routes.items()}
     written = await control.models.set_routes(routes, who, etags=etags, dry_run=dry_run)
     return await done(control, written, wait, response)
@@ -82,20 +76,15 @@ async def put_route(
     wait: Wait = 5.0,
 ) -> schemas.Done:
     """Every version with traffic has to be ready. The weights are relative."""
-    matches = body.matches
-    written = await control.models.set_route(
-        model,
-        Split.of(body.split),
-        who,
-        sticky=body.sticky,
-        matches=None if matches is None else tuple(map(_match, matches)),
-        fallback=body.fallback,
-    )
+    route = _route(body)
+    given = body.model_dump(exclude_none=True)
+    rules = RouteRules(**{name: rule for name, rule in route.rules.items() if name in given})  # type: ignore[typeddict-item]
+    written = await control.models.set_route(model, route.split, who, **rules)
     return await done(control, written, wait, response)
 
 
-def _match(body: schemas.MatchBody) -> RouteMatch:
-    return RouteMatch(Split.of(body.split), body.header.lower(), body.value, body.key)
+def _route(body: schemas.RouteBody) -> Route:
+    return Route.from_json(body.model_dump(exclude_none=True))
 
 
 def _view(status: ModelStatus) -> schemas.RouteView:

@@ -11,6 +11,7 @@ from serve.control.observations import Observation
 from serve.control.snapshots import WorkerStatus
 from serve.control.statuses import ModelStatus
 from serve.core.access import Role
+from serve.core.routes import LONGEST_DEADLINE
 from serve.core.snapshot import BY_NAME, Snapshot
 from serve.triton.metrics import ReplicaScrape
 
@@ -32,7 +33,9 @@ class RouteBody(BaseModel):
 
     `sticky` says whose calls stay with one version: `key`, `request-id` or `header:NAME`; an empty
     text means none. `matches` are tried in order before the split. `fallback` is the version for
-    calls whose version no replica has loaded; 0 means none. What is missing stays unchanged.
+    calls whose version no replica has loaded; 0 means none. `deadline` is the longest time for a
+    unary predict call in seconds; 0 means none. `idempotent` says that a call may be executed
+    twice. What is missing stays unchanged.
     """
 
     model_config = ConfigDict(
@@ -52,6 +55,8 @@ class RouteBody(BaseModel):
     sticky: str | None = Field(default=None, max_length=200)
     matches: list[MatchBody] | None = None
     fallback: int | None = Field(default=None, ge=0)
+    deadline: float | None = Field(default=None, ge=0, le=LONGEST_DEADLINE)
+    idempotent: bool | None = None
 
 
 class LabelBody(BaseModel):
@@ -109,6 +114,8 @@ class RouteView(BaseModel):
     sticky: str = ""
     matches: list[MatchBody] = []
     fallback: int = 0
+    deadline: float = 0.0
+    idempotent: bool = False
 
 
 class RouteEntry(RouteView):

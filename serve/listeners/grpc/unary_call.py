@@ -281,6 +281,7 @@ class UnaryCall(ClientCall):
 
     def _sleep(self, call: Call, piece: Piece) -> None:
         """Wait for a replica. `piece` begins with the prefix of the message."""
+        self.deadline = call.deadline
         self.check_room(to_sleep=True)
         self._attempt = self.context.gateway.wait(call, self)
         self._pieces = [piece]
@@ -314,6 +315,7 @@ class UnaryCall(ClientCall):
         self, attempt: Attempt, piece: Piece, length: int, rest: Sequence[Piece] = ()
     ) -> None:
         """With the prefix that its new length needs."""
+        self.deadline = attempt.call.deadline
         choice = attempt.choice
         if choice is not None:
             self._suffix = self.context.names(choice)
@@ -404,17 +406,20 @@ class UnaryCall(ClientCall):
     def on_lost(self, leg: UpstreamLeg, error: NotSent | OutcomeUnknown) -> None:
         """The leg has broken."""
         self._leg = self.source = None
-        if isinstance(error, OutcomeUnknown):
-            self.fail(error)
-        elif self._pieces is None or self.is_head_sent:
-            self.fail(Unavailable(error.what, why="the request is too large for a retry"))
-        else:
+        if self._pieces is not None and not self.is_head_sent:
             self._go_elsewhere(error)
+        elif isinstance(error, OutcomeUnknown):
+            self.fail(error)
+        else:
+            self.fail(Unavailable(error.what, why="the request is too large for a retry"))
 
-    def _go_elsewhere(self, error: NotSent) -> None:
+    def _go_elsewhere(self, error: NotSent | OutcomeUnknown) -> None:
         assert self._attempt is not None
         try:
-            self._attempt.not_sent(error)
+            if isinstance(error, NotSent):
+                self._attempt.not_sent(error)
+            else:
+                self._attempt.broken_off(error)
             self._sent_at = self.context.clock()
             self._send_all()
         except ServegateError as final:

@@ -279,7 +279,7 @@ class HttpPredictCall:
     # --- its model's pool sleeps, or has not loaded it --------------------------------------------
 
     def _sleep(self, call: Call) -> None:
-        context = self._context
+        context, self.deadline = self._context, call.deadline
         try:
             if context.held - self._held > context.limits.asleep:
                 raise NoRoom(context.limits.asleep)
@@ -316,6 +316,7 @@ class HttpPredictCall:
     # --- it is sent to a replica ------------------------------------------------------------------
 
     def _send(self, attempt: Attempt) -> None:
+        self.deadline = attempt.call.deadline
         choice = attempt.choice
         if choice is not None and choice.is_renamed:
             self._target = choice.target
@@ -541,7 +542,16 @@ class HttpPredictCall:
     def reply_broken(self, why: str) -> None:
         """The connection broke: nobody knows whether the call was executed."""
         attempt = self.attempt
-        self.give_up(broken(why, attempt.replica.name if attempt is not None else ""))
+        error = broken(why, attempt.replica.name if attempt is not None else "")
+        if attempt is None or self._started or self._pieces is None:
+            self.give_up(error)
+            return
+        try:
+            attempt.broken_off(error)
+        except ServegateError as final:
+            self.give_up(final)
+        else:
+            self._repeat(attempt, reusable=False)
 
     # --- the answer is judged, and names are restored ---------------------------------------------
 
@@ -556,14 +566,22 @@ class HttpPredictCall:
         except ServegateError as error:
             self.give_up(error)
             return True
-        self._leave_upstream(reusable=self.is_complete)
-        self._reply = None
-        self._wants_splice = ""
         if missing is None:
-            self._send(attempt)
+            self._repeat(attempt, reusable=self.is_complete)
         else:
+            self._drop_answer(reusable=self.is_complete)
             self._wait_loaded(attempt, missing)
         return True
+
+    def _repeat(self, attempt: Attempt, *, reusable: bool) -> None:
+        """Send what was kept to the replica that the attempt has come to."""
+        self._drop_answer(reusable=reusable)
+        self._send(attempt)
+
+    def _drop_answer(self, *, reusable: bool) -> None:
+        self._leave_upstream(reusable=reusable)
+        self._reply = self._answer = self._events = None
+        self._wants_splice = ""
 
     def _pass_on_what_is_clear(self, head: ReplyHead, held: list[bytes]) -> None:
         """Pass a held answer on as soon as its names are restored, or it is too long to matter."""

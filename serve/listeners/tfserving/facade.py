@@ -27,6 +27,7 @@ from serve.core.errors import (
     NoRoom,
     NotLoaded,
     NotSent,
+    OutcomeUnknown,
     ServegateError,
     UnknownModel,
 )
@@ -290,6 +291,9 @@ class Calling:
                 reply = await facade.fetch(attempt, start + rest, tensors)
             except NotSent as error:
                 attempt.not_sent(error)
+                continue
+            except OutcomeUnknown as error:
+                attempt.broken_off(error)
                 continue
             if 200 <= reply.status < 300:
                 return reply

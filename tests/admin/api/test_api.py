@@ -17,6 +17,7 @@ from serve.triton.metrics import GpuReading, ModelReading, ReplicaScrape
 
 HALVES = {"split": {"1": 50, "2": 50}}
 ONE = {"split": {"1": 1}}
+UNRULED = {"sticky": "", "matches": [], "fallback": 0, "deadline": 0.0, "idempotent": False}
 ROUTE, LABEL, MODEL = "/api/routes/m", "/api/models/m/labels/stable", "/api/models/m"
 REFUSED: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/api/models/nope", None, 404, "unknown_model"),
@@ -77,7 +78,7 @@ def test_a_route_is_put_and_shown_with_the_etag_of_its_revision(tmp_path: Path) 
     generation = one.publisher.snapshot.generation
     assert put.json() == {"generation": generation, "in_force": True}
     route = {"model": "m", "split": {"1": 50, "2": 50}, "routed": True}
-    assert shown.json() == route | {"sticky": "", "matches": [], "fallback": 0}
+    assert shown.json() == route | UNRULED
     assert put.headers["etag"] == shown.headers["etag"] != '"0"'
     asyncio.run(one.publisher.poll("worker-0", 0, 0))
     put = ask(one, "PUT", "/api/routes/m", body={"split": {"1": 1}})
