@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
-import inspect
 import json
 import os
 import resource
@@ -11,14 +9,14 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 from living import ends, lives
+from loops import in_each_loop
 
 from serve.app.up import CONTROL_BACKOFF
 from serve.core.errors import CannotStart
@@ -39,36 +37,16 @@ from serve.processes import (
 from serve.processes.children import LINE_LIMIT
 from serve.processes.table import start_time
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PATIENCE = 10.0  # seconds; a bound for what takes milliseconds
 
-Story = Callable[..., Coroutine[Any, Any, None]]
+
+def python(code: str) -> Program:
+    return Program("child", (sys.executable, "-S", "-c", code), grace=PATIENCE)
 
 
-def on_either_loop(story: Story) -> Callable[..., None]:
-    """A test that runs this coroutine on either event loop, within the test's patience."""
-
-    @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-    @functools.wraps(story)
-    def test(run: Callable[..., None], **given: Any) -> None:
-        run(asyncio.wait_for(story(**given), PATIENCE))
-
-    signature = inspect.signature(story)
-    run = inspect.Parameter("run", inspect.Parameter.KEYWORD_ONLY)
-    test.__signature__ = signature.replace(parameters=[*signature.parameters.values(), run])
-    return test
-
-
-def python(code: str, *, grace: float = PATIENCE) -> Program:
-    return Program("child", (sys.executable, "-S", "-c", code), grace=grace)
-
-
-def shell(script: str, *, grace: float = PATIENCE) -> Program:
-    return Program("child", ("/bin/sh", "-c", script), env={"PATH": os.defpath}, grace=grace)
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def shell(script: str) -> Program:
+    return Program("child", ("/bin/sh", "-c", script), env={"PATH": os.defpath}, grace=PATIENCE)
 
 
 class Lines:
@@ -128,12 +106,10 @@ class ScriptedClock:
 
 TOLD = """import os
 print(os.getpriority(os.PRIO_PROCESS, 0), open("/proc/self/oom_score_adj").read())"""
-
-
 MINE = os.getpriority(os.PRIO_PROCESS, 0), Path("/proc/self/oom_score_adj").read_text().strip()
 
 
-@on_either_loop
+@in_each_loop
 async def test_a_child_that_stands_behind_others_does_so_from_its_first_moment_on() -> None:
     for nice, claims in ((None, MINE), (0, (0, 1000)), (7, (7, 1000))):
         lines = Lines()
@@ -142,7 +118,7 @@ async def test_a_child_that_stands_behind_others_does_so_from_its_first_moment_o
         assert lines.seen[0] == f"{claims[0]} {claims[1]}", nice
 
 
-@on_either_loop
+@in_each_loop
 async def test_output_and_errors_arrive_as_one_stream_of_lines_before_the_exit_status() -> None:
     lines = Lines()
     child = spawn(shell("echo one; echo two >&2; printf three"), on_line=lines)
@@ -151,30 +127,20 @@ async def test_output_and_errors_arrive_as_one_stream_of_lines_before_the_exit_s
     assert str(await spawn(shell("exit 3"), on_line=lines).wait()) == "exit status 3"
 
 
-@on_either_loop
-async def test_long_lines_are_cut_and_undecodable_bytes_replaced() -> None:
+@in_each_loop
+async def test_long_lines_are_cut_and_undecodable_bytes_replaced_and_every_line_is_read() -> None:
     lines = Lines()
     code = "import os; os.write(1, b'a' * 300_000 + b'\\nb\\xff\\r\\n')"
     await spawn(python(code), on_line=lines).wait()
     assert [len(line) for line in lines.seen] == [LINE_LIMIT + 1, 2]
     assert lines.seen[0].endswith("a…")
     assert lines.seen[1] == "b\ufffd"
-
-
-@on_either_loop
-async def test_a_chatty_child_is_read_to_its_last_line() -> None:
     lines = Lines()
     await spawn(python("for n in range(100_000): print(n)"), on_line=lines).wait()
     assert lines.seen == [str(number) for number in range(100_000)]
 
 
-@on_either_loop
-async def test_a_program_that_does_not_exist_is_an_os_error() -> None:
-    with pytest.raises(FileNotFoundError):
-        spawn(Program("child", ("/nowhere/program",)), on_line=Lines())
-
-
-@on_either_loop
+@in_each_loop
 async def test_stop_lets_the_child_finish_and_may_be_called_again() -> None:
     lines = Lines()
     child = spawn(shell("trap 'echo bye; exit 7' TERM; echo up; sleep 60 & wait"), on_line=lines)
@@ -185,36 +151,25 @@ async def test_stop_lets_the_child_finish_and_may_be_called_again() -> None:
     assert str(await child.wait()) == "exit status 7"
 
 
-@on_either_loop
-async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace() -> None:
-    lines = Lines()
-    child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
-    await lines.first()
-    await child.stop(grace=0.1)
-    assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
+@in_each_loop
+async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace_or_a_cancelled_stop() -> None:
+    for grace, is_cancelled in ((0.1, False), (3600.0, True)):
+        lines = Lines()
+        child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
+        await lines.first()
+        stopping = asyncio.create_task(child.stop(grace=grace))
+        await asyncio.sleep(0)
+        if is_cancelled:
+            stopping.cancel()
+        assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
 
 
-@on_either_loop
-async def test_a_stop_that_is_cancelled_kills_at_once() -> None:
-    lines = Lines()
-    child = spawn(shell("trap '' TERM; echo up; sleep 60 & wait; wait"), on_line=lines)
-    await lines.first()
-    stopping = asyncio.create_task(child.stop(grace=PATIENCE))
-    await asyncio.sleep(0)
-    stopping.cancel()
-    assert str(await child.wait()) == "killed by signal 9 (SIGKILL)"
-
-
-@on_either_loop
-async def test_the_end_of_a_child_ends_its_whole_group() -> None:
+@in_each_loop
+async def test_the_end_of_a_child_ends_its_whole_group_and_leaving_its_context_ends_it() -> None:
     lines = Lines()
     child = spawn(shell("sleep 60 & echo $!; exit 0"), on_line=lines)
     await child.wait()
     assert not lives(int(lines.seen[0]))
-
-
-@on_either_loop
-async def test_leaving_the_context_of_a_child_stops_it() -> None:
     async with spawn(shell("sleep 60"), on_line=Lines()) as child:
         pass
     assert child.is_gone
@@ -249,56 +204,50 @@ class Kept:
         await asyncio.wait([self._task])
 
 
-@on_either_loop
-async def test_restarts_are_delayed_ever_longer_up_to_a_limit() -> None:
-    async with Kept(shell("exit 1")) as failing:
-        last = await failing.until(SupervisedState.BACKING_OFF, restarts=7)
-    assert failing.clock.slept[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
-    assert (last.reason, last.delay, last.pid) == ("exit status 1", 10.0, None)
+@in_each_loop
+async def test_restarts_of_what_cannot_be_executed_are_delayed_ever_longer_up_to_a_limit() -> None:
+    async with Kept(Program("missing", ("/nowhere/program",))) as missing:
+        last = await missing.until(SupervisedState.BACKING_OFF, restarts=7)
+    assert missing.clock.slept[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert last.reason == "/nowhere/program cannot be executed: No such file or directory"
+    assert (last.delay, last.pid) == (10.0, None)
+    assert Backoff(first=0.2, longest=10.0).delay(100_000) == 10.0
 
 
-@on_either_loop
-async def test_thirty_healthy_seconds_forgive_earlier_failures() -> None:
-    async with Kept(SLEEPER) as sleeper:
-        for restarts, lived in enumerate([1.0, 1.0, 31.0, 1.0]):
-            alive = await sleeper.until(SupervisedState.RUNNING, restarts)
-            sleeper.clock.time += lived
-            os.kill(alive.pid or 0, signal.SIGKILL)
-        await sleeper.until(SupervisedState.RUNNING, restarts=4)
-    assert sleeper.clock.slept == [0.2, 0.4, 0.2, 0.4]
-    assert sleeper.supervised.condition.reason == "killed by signal 9 (SIGKILL)"
+async def answers() -> None:
+    """A probe that returns at once."""
+
+
+async def never() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 @pytest.mark.parametrize(
-    ("answers", "lived", "slept"),
+    ("backoff", "probe", "spans", "slept"),
     [
-        (True, 2.0, [0.2] * 6),
-        (True, 1.0, [0.2, 0.4, 0.8, 1.6, 3.0, 3.0]),
-        (False, 60.0, [0.2, 0.4, 0.8, 1.6, 3.0, 3.0]),  # a start that never comes to its end
+        (Backoff(), None, [1.0, 1.0, 31.0, 1.0], [0.2, 0.4, 0.2, 0.4]),
+        (CONTROL_BACKOFF, answers, [2.0, 2.0, *[1.9] * 4], [0.2, 0.2, 0.4, 0.8, 1.6, 3.0]),
+        (CONTROL_BACKOFF, never, [60.0] * 3, [0.2, 0.4, 0.8]),  # its start comes to no end
     ],
 )
-@on_either_loop
-async def test_a_control_plane_that_has_answered_is_started_again_at_once(
-    answers: bool, lived: float, slept: list[float]
+@in_each_loop
+async def test_a_healthy_life_forgives_earlier_failures(
+    backoff: Backoff, probe: Any, spans: list[float], slept: list[float]
 ) -> None:
-    async def probe() -> None:
-        if not answers:
-            await asyncio.get_running_loop().create_future()
-
-    async with Kept(SLEEPER, probe=probe, backoff=CONTROL_BACKOFF) as control:
-        for restarts in range(len(slept)):
-            await control.until(
-                SupervisedState.RUNNING if answers else SupervisedState.STARTING, restarts
-            )
-            while (pid := control.supervised.condition.pid) is None:  # noqa: ASYNC110 - it has no event
+    async with Kept(SLEEPER, probe=probe, backoff=backoff) as sleeper:
+        for restarts, lived in enumerate(spans):
+            state = SupervisedState.STARTING if probe is never else SupervisedState.RUNNING
+            await sleeper.until(state, restarts)
+            while (pid := sleeper.supervised.condition.pid) is None:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0)
-            control.clock.time += lived
+            sleeper.clock.time += lived
             os.kill(pid, signal.SIGKILL)
-            await control.until(SupervisedState.BACKING_OFF, restarts)
-    assert control.clock.slept[: len(slept)] == slept
+            await sleeper.until(SupervisedState.BACKING_OFF, restarts)
+    assert sleeper.clock.slept[: len(slept)] == slept
+    assert sleeper.supervised.condition.reason == "killed by signal 9 (SIGKILL)"
 
 
-@on_either_loop
+@in_each_loop
 async def test_a_program_is_running_once_its_probe_returns() -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
 
@@ -312,17 +261,12 @@ async def test_a_program_is_running_once_its_probe_returns() -> None:
         answered.set()
         await sleeper.until(SupervisedState.RUNNING)
     seen = sleeper.conditions.seen
-    states = [condition.state for condition in seen]
-    assert states == [
-        SupervisedState.STARTING,
-        SupervisedState.STARTING,
-        SupervisedState.RUNNING,
-        SupervisedState.STOPPED,
-    ]
+    states = [str(condition.state) for condition in seen]
+    assert states == ["starting", "starting", "running", "stopped"]
     assert ends(seen[1].pid or 0)
 
 
-@on_either_loop
+@in_each_loop
 async def test_a_program_whose_probe_gives_up_is_ended_and_started_again() -> None:
     async def probe() -> None:
         raise Hopeless("it is lost")
@@ -331,17 +275,6 @@ async def test_a_program_whose_probe_gives_up_is_ended_and_started_again() -> No
         last = await lost.until(SupervisedState.BACKING_OFF, restarts=1)
     assert last.reason == "it is lost"
     assert all(ends(condition.pid) for condition in lost.conditions.seen if condition.pid)
-
-
-@on_either_loop
-async def test_a_program_that_cannot_be_executed_is_tried_again() -> None:
-    async with Kept(Program("missing", ("/nowhere/program",))) as missing:
-        last = await missing.until(SupervisedState.BACKING_OFF, restarts=1)
-    assert last.reason == "/nowhere/program cannot be executed: No such file or directory"
-
-
-def test_the_delay_after_thousands_of_failures_is_the_longest_one() -> None:
-    assert Backoff(first=0.2, longest=10.0).delay(100_000) == 10.0
 
 
 # --- a parent that is killed ---------------------------------------------------------------------
@@ -373,50 +306,41 @@ def parent_with_family(folder: Path) -> tuple["subprocess.Popen[str]", int, int]
     return parent, int(child), int(grandchild)
 
 
-def kill(parent: "subprocess.Popen[str]") -> None:
+def test_what_a_killed_parent_leaves_is_ended_by_the_next_which_gets_its_lock(
+    tmp_path: Path,
+) -> None:
+    parent, child, grandchild = parent_with_family(tmp_path)
+    lock, ledger = tmp_path / "lock", Ledger(tmp_path / "children.json")
+    with pytest.raises(CannotStart, match=f"process {parent.pid} holds"), hold_lock(lock):
+        pass
     parent.kill()
     parent.communicate()
-
-
-def test_a_child_dies_when_its_parent_is_killed(tmp_path: Path) -> None:
-    parent, child, grandchild = parent_with_family(tmp_path)
-    kill(parent)
-    assert ends(child)
-    os.kill(grandchild, signal.SIGKILL)
-
-
-def test_a_sweep_ends_what_a_killed_parent_left_behind(tmp_path: Path) -> None:
-    parent, child, grandchild = parent_with_family(tmp_path)
-    kill(parent)
     assert ends(child)
     assert lives(grandchild)
-    ledger = Ledger(tmp_path / "children.json")
-    assert [(swept.name, swept.pid) for swept in ledger.sweep()] == [("child", child)]
+    with hold_lock(lock):
+        assert lock.read_text() == str(os.getpid())
+        assert [(swept.name, swept.pid) for swept in ledger.sweep()] == [("child", child)]
     assert ends(grandchild)
     assert ledger.entries == ()
     assert ledger.sweep() == ()
 
 
-def test_a_sweep_kills_a_recorded_process_that_still_lives(tmp_path: Path) -> None:
-    with subprocess.Popen(("sleep", "60"), start_new_session=True) as left:
-        ledger = Ledger(tmp_path / "children.json")
-        entry = LedgerEntry(left.pid, start_time(left.pid) or 0, "left", "1.1")
-        ledger.record(entry)
-        assert ledger.sweep() == (entry,)
-        assert left.wait(PATIENCE) == -signal.SIGKILL
+def test_a_sweep_kills_a_recorded_process_and_spares_another_that_has_its_pid(
+    tmp_path: Path,
+) -> None:
+    ledger = Ledger(tmp_path / "children.json")
+    for offset, status in ((0, -signal.SIGKILL), (-1, None)):
+        with subprocess.Popen(("sleep", "60"), start_new_session=True) as left:
+            began = (start_time(left.pid) or 0) + offset
+            entry = LedgerEntry(left.pid, began, "left", "1.1")
+            ledger.record(entry)
+            assert ledger.sweep() == ((entry,) if status else ())
+            assert (left.wait(PATIENCE) if status else left.poll()) == status
+            assert ledger.entries == ()
+            left.kill()
 
 
-def test_a_sweep_spares_another_process_with_a_recorded_pid(tmp_path: Path) -> None:
-    with subprocess.Popen(("sleep", "60"), start_new_session=True) as other:
-        ledger = Ledger(tmp_path / "children.json")
-        ledger.record(LedgerEntry(other.pid, (start_time(other.pid) or 0) - 1, "gone", "1.1"))
-        assert ledger.sweep() == ()
-        assert other.poll() is None
-        assert ledger.entries == ()
-        other.kill()
-
-
-@on_either_loop
+@in_each_loop
 async def test_a_sweep_spares_the_children_of_this_process(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "children.json")
     async with spawn(shell("sleep 60"), on_line=Lines(), ledger=ledger) as child:
@@ -437,7 +361,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@on_either_loop
+@in_each_loop
 async def test_on_a_full_disk_children_start_and_end_and_are_written_down_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -495,18 +419,6 @@ def test_a_lock_that_is_held_names_its_holder(tmp_path: Path) -> None:
     )
 
 
-def test_a_lock_is_free_again_when_its_holder_is_gone(tmp_path: Path) -> None:
-    parent, child, grandchild = parent_with_family(tmp_path)
-    lock = tmp_path / "lock"
-    with pytest.raises(CannotStart, match=f"process {parent.pid} holds"), hold_lock(lock):
-        pass
-    kill(parent)
-    with hold_lock(lock):
-        assert lock.read_text() == str(os.getpid())
-    os.kill(grandchild, signal.SIGKILL)
-    assert ends(child)
-
-
 def test_only_shared_memory_with_the_prefix_is_unlinked() -> None:
     prefix = f"servegate-test-{uuid.uuid4()}-"
     ours, other = Path(f"/dev/shm/{prefix}1"), Path(f"/dev/shm/other-{prefix}1")
@@ -516,8 +428,5 @@ def test_only_shared_memory_with_the_prefix_is_unlinked() -> None:
     assert not ours.exists()
     assert other.exists()
     other.unlink()
-
-
-def test_an_empty_prefix_is_refused() -> None:
     with pytest.raises(ValueError, match="every program"):
         sweep_shared_memory("")
