@@ -3,7 +3,7 @@
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +66,22 @@ def h5(path: Path, config: Any = None) -> Path:
         file.attrs["model_config"] = json.dumps(model(DENSE) if config is None else config)
         file["model_weights/dense/kernel"] = np.ones((4, 3), np.float32)
     return path
+
+
+def tenths(path: Path) -> Iterator[Path]:
+    """The file ten times, cut off at each tenth; the first time it is empty."""
+    whole = path.read_bytes()
+    for tenth in range(10):
+        path.write_bytes(whole[: len(whole) * tenth // 10])
+        yield path
+
+
+def flipped(path: Path, *, seed: int, times: int, bytes_each: int = 1) -> Iterator[Path]:
+    """The file so many times, with other wrong bytes each time."""
+    whole, chance = path.read_bytes(), np.random.default_rng(seed)
+    for _ in range(times):
+        data = bytearray(whole)
+        for place in chance.integers(0, len(whole), bytes_each):
+            data[place] ^= int(chance.integers(1, 256))
+        path.write_bytes(data)
+        yield path

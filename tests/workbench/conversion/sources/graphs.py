@@ -5,7 +5,8 @@ from pathlib import Path
 
 from serve.wire.protobuf import field, number
 
-FLOAT, STRING, BFLOAT16 = 1, 7, 14
+FLOAT, BFLOAT16 = 1, 14
+DEFAULT = "serving_default"
 
 
 def text(key: int, value: str) -> bytes:
@@ -90,7 +91,7 @@ def calling(
     """A SavedModel whose signature `serving_default` calls a function of these nodes."""
     main = [node("x", "Placeholder"), node("call", "StatefulPartitionedCall", "x", calls=["f"])]
     functions = [function("f", nodes, *results), *more]
-    return saved(folder, meta_graph(main, functions, {"serving_default": signature("call:0")}))
+    return saved(folder, meta_graph(main, functions, {DEFAULT: signature("call:0")}))
 
 
 def loading(folder: Path, nodes: Sequence[bytes], *, name: str = "_initialize") -> Path:
@@ -99,12 +100,5 @@ def loading(folder: Path, nodes: Sequence[bytes], *, name: str = "_initialize") 
     owner = field(1, number(1, 1) + text(2, name))
     held = field(6, text(1, "init"))
     objects = field(7, field(1, owner) + field(1, held))
-    return saved(
-        folder,
-        meta_graph(
-            main,
-            [function("init", nodes)],
-            {"serving_default": signature("x:0")},
-            rest=objects,
-        ),
-    )
+    signatures = {DEFAULT: signature("x:0")}
+    return saved(folder, meta_graph(main, [function("init", nodes)], signatures, rest=objects))

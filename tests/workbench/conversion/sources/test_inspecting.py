@@ -1,26 +1,29 @@
-"""Inspecting sources as it is done: in a child process under limits."""
+"""Inspecting sources: what is told of each kind, and the child process in which it is done."""
 
 import asyncio
 import json
 from pathlib import Path
 
 import pytest
+from refusals import refusal
 
 from serve.core.errors import ConversionFailed
 from serve.workbench.conversion.sources.inspection import Inspection, inspect
+from serve.workbench.conversion.sources.inspection_child import read
 from serve.workbench.conversion.sources.keras_config import Layer
 from serve.workbench.conversion.sources.kinds import SourceKind
 from serve.workbench.conversion.sources.operator_scan import Operator
 
 from ..model_files import copying, save
 from .archives import DENSE, archive, h5, keras, layer, members, model
-from .graphs import calling, function, meta_graph, node, saved, signature
+from .graphs import DEFAULT, calling, function, meta_graph, node, saved, signature
 
 EXAMPLE = Path(__file__).parents[4] / "model_repo" / "digits" / "1" / "model.onnx"
 
 
-def look(path: Path, signature: str = "", **limits: float) -> Inspection:
-    return asyncio.run(inspect(path, signature=signature, **limits))  # type: ignore[arg-type]
+def look(path: Path, **limits: float) -> Inspection:
+    """As it is done: in a child process."""
+    return asyncio.run(inspect(path, **limits))  # type: ignore[arg-type]
 
 
 def codes(found: Inspection) -> list[str]:
@@ -28,24 +31,25 @@ def codes(found: Inspection) -> list[str]:
 
 
 def test_a_savedmodel_tells_everything_without_tensorflow(tmp_path: Path) -> None:
-    found = look(calling(tmp_path / "m", [node("y", "Relu", "x")], "y:0"))
-    assert (found.kind, found.chosen, found.tags) == (
-        SourceKind.SAVEDMODEL,
-        "serving_default",
-        ("serve",),
-    )
+    nodes = [node("y", "Relu", "x"), node("s", "Svd", "y")]
+    found = look(calling(tmp_path / "m", nodes, "s:0"))
+    assert (found.kind, found.chosen, found.tags) == (SourceKind.SAVEDMODEL, DEFAULT, ("serve",))
     assert Operator("Relu", 1, ("y",)) in found.operators
-    assert found.signatures["serving_default"]["inputs"][0]["name"] == "x"
+    assert found.signatures[DEFAULT]["inputs"][0]["name"] == "x"
     assert found.size == (tmp_path / "m" / "saved_model.pb").stat().st_size
     assert len(found.digest) == 64
     assert [each.flavour for each in found.flavours] == ["onnx", "onnx+trt", "plan"]
     assert found.memory > found.size
-    assert found.faults == ()
+    assert codes(found) == ["unsupported_operator"]
+    page = json.loads(json.dumps(found.to_json()))
+    again = Inspection.from_json(page)
+    assert again.to_json() == found.to_json()
+    assert again.faults[0].try_this == found.faults[0].try_this
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     nodes = [node("s", "Svd", "x"), node("r", "ReadFile", "x"), node("y", "Add", "s", "r")]
-    found = look(calling(tmp_path / "m", nodes, "y:0"))
+    found = read(calling(tmp_path / "m", nodes, "y:0"))
     assert codes(found) == ["dangerous_operator", "unsupported_operator"]
     assert found.faults[1].node == "s"
 
@@ -59,12 +63,12 @@ def test_several_signatures_are_told_and_one_can_be_asked_for(tmp_path: Path) ->
     functions = [function("f", [], "x"), function("g", [node("q", "StringLength", "x")], "q:0")]
     named = {"one": signature("a:0"), "two": signature("b:0")}
     folder = saved(tmp_path / "m", meta_graph(main, functions, named))
-    assert codes(look(folder)) == ["ambiguous_signature"]
-    assert set(look(folder).signatures) == {"one", "two"}
-    found = look(folder, "two")
+    assert codes(read(folder)) == ["ambiguous_signature"]
+    assert set(read(folder).signatures) == {"one", "two"}
+    found = asyncio.run(inspect(folder, signature="two"))
     assert found.chosen == "two"
     assert found.flavours[2].lacks == ("StringLength",)
-    assert codes(look(folder, "three")) == ["unknown_signature"]
+    assert codes(read(folder, "three")) == ["unknown_signature"]
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
@@ -74,7 +78,7 @@ def test_a_keras_model_tells_its_layers_without_keras(suffix: str, tmp_path: Pat
     assert found.layers == (Layer("Dense", 1), Layer("InputLayer", 1))
     assert found.facts["inputs"] == [{"name": "x", "shape": [-1, 4], "datatype": "float32"}]
     assert found.faults == ()
-    bad = look(write(tmp_path / f"n{suffix}", model(layer("Lambda", "l"), layer("X", "x", "y"))))
+    bad = read(write(tmp_path / f"n{suffix}", model(layer("Lambda", "l"), layer("X", "x", "y"))))
     assert sorted(codes(bad)) == ["custom_object", "lambda_layer"]
 
 
@@ -89,21 +93,11 @@ def test_an_onnx_file_tells_its_operators() -> None:
 def test_what_is_damaged_is_told_with_what_is_known(tmp_path: Path) -> None:
     whole = copying().SerializeToString()
     (tmp_path / "m.onnx").write_bytes(whole[: len(whole) // 2])
-    assert codes(look(tmp_path / "m.onnx")) == ["source_corrupt"]
-    assert codes(look(archive(tmp_path / "m.keras", members(evil=b"x")))) == ["archive_unsafe"]
-    assert look(tmp_path / "m.keras").digest
+    assert codes(read(tmp_path / "m.onnx")) == ["source_corrupt"]
+    found = read(archive(tmp_path / "m.keras", members(evil=b"x")))
+    assert codes(found) == ["archive_unsafe"] and found.digest
 
 
 def test_limits_hold_while_it_is_looked_into(tmp_path: Path) -> None:
     path = save(copying(), tmp_path / "m.onnx")
-    with pytest.raises(ConversionFailed) as told:
-        look(path, timeout=0.01)
-    assert told.value.code == "timed_out"
-
-
-def test_an_inspection_survives_as_json(tmp_path: Path) -> None:
-    found = look(calling(tmp_path / "m", [node("s", "Svd", "x")], "s:0"))
-    page = json.loads(json.dumps(found.to_json()))
-    again = Inspection.from_json(page)
-    assert again.to_json() == found.to_json()
-    assert again.faults[0].try_this == found.faults[0].try_this
+    assert refusal(ConversionFailed, look, path, timeout=0.01).code == "timed_out"
