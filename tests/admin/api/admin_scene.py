@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import httpx2
 from builders import ControlPlane, replica, write_model
+from evaluating_scene import Scene as EvaluatingScene
 from fastapi import APIRouter, FastAPI
 from trying_desk import Desk
 
@@ -125,14 +126,44 @@ def internal_api(agents: AgentDelivery, blobs: Blobs) -> FastAPI:
     return beside_app(sync_router(agents, blobs))
 
 
-def play(app: FastAPI, scenario: Callable[[Client], Awaitable[T]], *, host: str = "") -> T:
+def client_of(app: FastAPI, host: str = "localhost:8080", **options: Any) -> Client:
+    """A client that calls the application without a socket."""
+    transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+    return Client(transport=transport, base_url=f"http://{host}", **options)
+
+
+def play(
+    app: FastAPI, scenario: Callable[[Client], Awaitable[T]], *, host: str = "localhost:8080"
+) -> T:
     """What somebody does with a client of the application."""
 
     async def run() -> T:
-        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
-        base = f"http://{host or 'localhost:8080'}"
-        async with Client(transport=transport, base_url=base) as client:
+        async with client_of(app, host) as client:
             return await scenario(client)
+
+    return asyncio.run(run())
+
+
+def evaluated(
+    folder: Path,
+    scenario: Callable[[Client, EvaluatingScene], Awaitable[T]],
+    *,
+    dressed: Callable[[FastAPI], FastAPI] = lambda app: app,
+    accept: str = "*/*",
+) -> T:
+    """What somebody does with the dataset `three` and its evaluations, which are worked off."""
+
+    async def run() -> T:
+        scene = await EvaluatingScene(folder).begin()
+        parts = evaluating(scene.datasets, scene.evaluations)
+        app = dressed(application(scene.plane, **parts, tries=Desk(scene.plane, folder).desk))
+        working = asyncio.create_task(scene.evaluations.run())
+        async with client_of(app, headers={"accept": accept}) as client:
+            try:
+                return await scenario(client, scene)
+            finally:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
 
     return asyncio.run(run())
 

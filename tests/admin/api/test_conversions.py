@@ -204,12 +204,9 @@ def test_what_cannot_be_asked_is_refused(api: Api) -> None:
         upload = await api.send(client)
         for asked in (
             {"request": {"source": "/etc/passwd"}},
-            {"request": {"opset": 9}},
             {"request": {"precision": "fp8"}},
-            {"request": {"max_drop": 2}},
             {"request": {"samples": "../s.npz"}},
             {"request": {"golden": 100_000}},
-            {"labels": ["1"]},
             {"model": "../m"},
             {"else": 1},
         ):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from admin.api.admin_scene import SECRET, application
+from admin.api.admin_scene import SECRET, application, client_of
 from builders import ControlPlane, until, write_model
 
 from serve.control.models import By
@@ -28,8 +28,7 @@ class Scene:
     async def get(
         self, path: str, headers: dict[str, str] | None = None, **query: str
     ) -> httpx2.Response:
-        transport = httpx2.ASGITransport(app=self.app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        async with client_of(self.app) as client:
             return await client.get(path, headers=headers or {}, params=query)
 
 
@@ -69,16 +68,6 @@ def test_a_worker_waits_for_the_next_generation(tmp_path: Path) -> None:
     assert asyncio.run(scenario()) == before + 1
 
 
-def test_people_see_the_snapshot_and_who_serves_it(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    generation = scene.plane.publisher.snapshot.generation
-    asyncio.run(scene.plane.publisher.poll("worker-0", generation - 1, 0))
-    shown = asyncio.run(scene.get("/api/snapshot")).json()
-    assert shown["generation"] == generation
-    assert shown["workers"] == [{"name": "worker-0", "generation": generation - 1}]
-    assert Snapshot.from_json(shown["snapshot"]) == scene.plane.publisher.snapshot
-
-
 def test_what_other_answers_have_said_is_in_the_snapshot_that_is_asked_for_next(
     tmp_path: Path,
 ) -> None:
@@ -109,8 +98,11 @@ def test_what_other_answers_have_said_is_in_the_snapshot_that_is_asked_for_next(
 def test_keys_travel_to_workers_whole_and_to_people_without_their_digests(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     made = asyncio.run(scene.plane.keys.create(Role.PREDICTOR, ["m*"], None, "", By("ada")))
+    asyncio.run(scene.plane.publisher.poll("worker-0", 1, 0))
     workers = asyncio.run(scene.get(PATH, KNOWN, worker="w", after="0"))
     people = asyncio.run(scene.get("/api/snapshot", KNOWN))
+    assert {"name": "worker-0", "generation": 1} in people.json()["workers"]
+    assert people.json()["generation"] == scene.plane.publisher.snapshot.generation
     assert dict(Snapshot.from_json(workers.json()).keys) == {made.key.id: made.key}
     shown = {"role": "predictor", "models": ["m*"], "expires": None}
     assert people.json()["snapshot"]["keys"] == {made.key.id: shown}
@@ -160,24 +152,3 @@ def test_a_worker_whose_connection_has_gone_is_not_waited_for(tmp_path: Path) ->
         await until(lambda: publisher.workers == ())
 
     asyncio.run(scenario())
-
-
-def test_the_end_of_an_old_connection_does_not_forget_the_worker_on_its_new_one(
-    tmp_path: Path,
-) -> None:
-    scene = Scene(tmp_path)
-    publisher = scene.plane.publisher
-    generation = publisher.snapshot.generation
-
-    async def scenario() -> list[int]:
-        old = Connection(scene, generation)
-        new = Connection(scene, generation)
-        await until(lambda: [worker.polls for worker in publisher.workers] == [2])
-        await old.close()
-        await until(lambda: [worker.polls for worker in publisher.workers] == [1])
-        scene.plane.clock.now += 1000
-        waiting = [worker.generation for worker in publisher.workers]
-        await new.close()
-        return waiting
-
-    assert asyncio.run(scenario()) == [generation]

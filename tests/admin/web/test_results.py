@@ -96,6 +96,3 @@ def test_the_difference_is_told_in_a_sentence() -> None:
     assert verdict_of(made(a)) is None
     assert verdict_of(made(a, failed)) is None
     assert sides_of(made(a, failed))[1].outputs == ()
-
-
-A, B = (side(output([], [(place, 0.9)])) for place in (3, 8))
