@@ -4,14 +4,18 @@ What is about processes (signals, terminals, streams that are pipes) starts the 
 """
 
 import contextlib
+import json
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner
 
 from serve.cli.main import main
+
+SERVEGATE = Path(sys.executable).parent / "servegate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,11 @@ class Done:
     returncode: int
     stdout: str
     stderr: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What `--json` printed, an event on each line."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
 
 
 def servegate(*words: object, folder: Path | None = None, **environment: str) -> Done:

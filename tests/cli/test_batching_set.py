@@ -1,8 +1,5 @@
 """`servegate batching set`: what is shown, what is sent, how it is followed, and exit codes."""
 
-import json
-from typing import Any
-
 import pytest
 from cli.commands import Done, servegate
 
@@ -14,10 +11,6 @@ FINDING = "max_batch_size: it is -1. Fix: 0 or more [batch-size-negative]"
 def run(gateway: Gateway, *words: str, which: str = "m@3") -> Done:
     with serving(gateway) as url:
         return servegate("batching", "set", which, *words, "--admin-url", url)
-
-
-def events(done: Done) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_what_differs_is_data_and_the_rest_is_talk() -> None:
@@ -115,7 +108,7 @@ def test_after_a_restart_of_the_gateway_the_replicas_tell_the_end() -> None:
 
 
 def test_programs_get_events_and_a_result() -> None:
-    told = events(run(Gateway(), "--max-batch-size", "16", "--json"))
+    told = run(Gateway(), "--max-batch-size", "16", "--json").events
     assert [each["type"] for each in told if each["type"] != "note"] == [
         "difference",
         "findings",
@@ -134,7 +127,7 @@ def test_what_lint_refuses_is_told_finding_by_finding() -> None:
     assert (done.returncode, len(gateway.puts)) == (7, 1)
     assert f"why: {FINDING}" in done.stderr
     done = run(gateway, "--off", "--json")
-    last = events(done)[-1]
+    last = done.events[-1]
     assert (last["ok"], last["exit"], last["code"]) == (False, 7, "check_failed")
     assert last["findings"] == [FINDING, FINDING]
 

@@ -1,15 +1,13 @@
 """`servegate convert` as people run it: streams, exit codes, and what is left behind."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.commands import Done, servegate
+from cli.commands import SERVEGATE, Done, servegate
 from onnx import TensorProto, helper, numpy_helper
 from workbench.conversion.model_files import classifier, save, times, value
 
@@ -23,8 +21,6 @@ from serve.workbench.conversion.cli.conversion import blocks
 from serve.workbench.conversion.report import OutputError
 from serve.workbench.conversion.request import ConversionRequest
 
-SERVEGATE = Path(sys.executable).parent / "servegate"
-
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
@@ -33,10 +29,6 @@ def source(tmp_path: Path) -> Path:
 
 def convert(*words: object) -> Done:
     return servegate("convert", *words)
-
-
-def events(done: Done) -> list[dict[str, object]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_conversion_shows_the_gate_and_writes_an_entry(source: Path, tmp_path: Path) -> None:
@@ -51,7 +43,7 @@ def test_a_conversion_shows_the_gate_and_writes_an_entry(source: Path, tmp_path:
     again = convert("onnx", source, "--name", "twice", "--out", tmp_path / "repo")
     assert again.returncode == 5
     assert "--as-version 2" in again.stderr and "reading the source" not in again.stderr
-    told = events(convert("onnx", source, "--name", "two", "--out", tmp_path / "repo", "--json"))
+    told = convert("onnx", source, "--name", "two", "--out", tmp_path / "repo", "--json").events
     assert [told[0]["type"], told[-2]["type"], told[-1]["type"]] == ["stage", "report", "result"]
     assert told[-1]["ok"] and told[-1]["entry"] == str(tmp_path / "repo/two")
 
@@ -60,7 +52,7 @@ def test_a_conversion_shows_the_gate_and_writes_an_entry(source: Path, tmp_path:
 def test_a_model_is_verified_or_refused_with_status_7(source: Path, tmp_path: Path) -> None:
     same = convert("verify", source, source, "--json")
     assert same.returncode == 0, same.stderr
-    assert events(same)[-1]["passed"] is True
+    assert same.events[-1]["passed"] is True
     other = convert("verify", source, times(tmp_path / "other.onnx", 2.2))
     assert other.returncode == 7
     assert "refused: numbers_differ" in other.stdout

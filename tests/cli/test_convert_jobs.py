@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 import uvicorn
@@ -94,10 +94,6 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
     made.thread.join()
 
 
-def events(done: Done) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def test_jobs_that_have_ended_are_listed_shown_and_followed(gateway: Gateway) -> None:
     good = gateway.ended(b"stage open\n")
     failed = gateway.ended(b"stage convert\nfail out_of_memory\n")
@@ -129,10 +125,10 @@ def test_jobs_that_have_ended_are_listed_shown_and_followed(gateway: Gateway) ->
     assert (done.returncode, "version 1 of m is published" in done.stderr) == (0, True)
     for job, status, code in ((refused, 7, "numbers_differ"), (failed, 1, "out_of_memory")):
         done = gateway.run("show", job.id, "--follow", "--json")
-        last = events(done)[-1]
+        last = done.events[-1]
         assert (done.returncode, last["type"], last["ok"]) == (status, "result", False)
         assert last["code"] == code
-        assert "failed" not in [each["type"] for each in events(done)]
+        assert "failed" not in [each["type"] for each in done.events]
     done = gateway.run("cancel", good.id)
     assert (done.returncode, "it is done" in done.stderr) == (5, True)
     for verb in ("show", "cancel", "retry"):
@@ -151,7 +147,7 @@ def test_following_tells_what_a_job_does_until_it_has_ended(gateway: Gateway) ->
     gateway.do(lambda: gateway.one.conversions.cancel(job.id, gateway.one.by))
     watching.join(20)
     assert told[0].returncode == 5
-    states = [event["state"] for event in events(told[0]) if event["type"] == "state"]
+    states = [event["state"] for event in told[0].events if event["type"] == "state"]
     assert states == ["queued", "running", "cancelled"]
 
 

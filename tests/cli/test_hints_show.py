@@ -1,10 +1,8 @@
 """`servegate hints show` and `explain`: what people read of a hint."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-from admin.api.admin_scene import application, plane, send
 from cli.commands import servegate
 from control.live.advised import model, told
 from workbench.loadtest.fake_sides import side
@@ -13,17 +11,9 @@ from serve.capacity.scaling.policy import HELD, borne, enough_for
 from serve.capacity.scaling.signals import Bounds, Code, Reason
 from serve.cli.hints.arithmetic import Edges, changes, edges, lines
 from serve.cli.hints.view import allowed, number
-from serve.control.scaling.board import HintBoard
 
-GPU = {
-    "local-0/GPU-1": {
-        "source": "triton",
-        "utilization": 0.83,
-        "memory_used": 4.1e9,
-        "memory_total": 8e9,
-        "power": 250.0,
-    }
-}
+READ = {"utilization": 0.83, "memory_used": 4.1e9, "memory_total": 8e9, "power": 250.0}
+GPU = {"local-0/GPU-1": READ | {"source": "triton"}}
 
 
 def page(**about: Any) -> dict[str, Any]:
@@ -112,14 +102,6 @@ def test_the_arithmetic_is_told_from_calls_to_replicas() -> None:
         f"  more replicas: demand above {borne(3):.3g} ({calls(2.31, borne(3))} more of digits)",
         f"  fewer replicas: demand below {borne(2):.3g} ({calls(2.31, borne(2))} fewer of digits)",
     ]
-
-
-def test_what_the_admin_api_answers_is_what_is_explained(tmp_path: Path) -> None:
-    board = HintBoard()
-    board.put([told(utilization=0.83, gpus=GPU)])
-    app = application(plane(tmp_path), board=board)
-    answered = send(app, "GET", "/api/hints/default").json()
-    assert list(lines(answered)) == list(lines(page(utilization=0.83, gpus=GPU)))
 
 
 def test_what_differs_from_the_usual_is_told() -> None:

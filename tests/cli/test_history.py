@@ -4,16 +4,13 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from admin.api.admin_scene import application, plane, send
-from cli.commands import Done, servegate
+from cli.commands import SERVEGATE, Done, servegate
 from cli.http_servers import serving_app
-
-SERVEGATE = Path(sys.executable).parent / "servegate"
 
 
 @pytest.fixture

@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from cli.commands import Done, servegate
+from cli.commands import SERVEGATE, Done, servegate
 
 from serve.tensors.datatypes import to_raw
 from serve.workbench.loadtest.reports.folder import read
 
-SERVEGATE = Path(sys.executable).parent / "servegate"
 METADATA = {
     "name": "m",
     "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}],

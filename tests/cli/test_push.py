@@ -5,21 +5,18 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from cli.commands import Done, servegate
+from cli.commands import SERVEGATE, Done, servegate
 from fake_gateway import FakeGateway, Fault
 
 from serve.core.versions import VersionFile
 from serve.tensors.contracts import Contract
 
-SERVEGATE = Path(sys.executable).parent / "servegate"
 CONFIG = """backend: "onnxruntime"
 input { name: "x" data_type: TYPE_FP32 dims: [ 4 ] }
 output { name: "y" data_type: TYPE_FP32 dims: [ 2 ] }
@@ -58,10 +55,6 @@ def start(gateway: FakeGateway, *words: object) -> "subprocess.Popen[str]":
 def push(gateway: FakeGateway, *words: object) -> Done:
     """One push that runs to its end."""
     return servegate("model", "push", *words, SERVEGATE_ADMIN_URL=gateway.url)
-
-
-def events(done: Done) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_push_prints_the_version_and_says_how_to_go_on(
@@ -105,7 +98,7 @@ def test_waiting_ends_with_what_serves_now_or_with_every_finding_on_a_line(
 
 
 def test_programs_hear_events_and_a_result(gateway: FakeGateway, folder: Path) -> None:
-    heard = events(push(gateway, folder, "m", "--wait", "--json"))
+    heard = push(gateway, folder, "m", "--wait", "--json").events
     kinds = [each["type"] for each in heard]
     assert [kind for kind in kinds if kind not in ("progress", "note")] == [
         "digest",
@@ -121,33 +114,24 @@ def test_programs_hear_events_and_a_result(gateway: FakeGateway, folder: Path) -
     assert (result["sent"], result["total"], result["state"]) == (size, size, "ready")
 
 
-@pytest.mark.parametrize(
-    ("words", "fault", "status", "code"),
-    [
-        (("nothing", "m"), None, 2, "invalid"),
-        (("{folder}", "m", "--label", "3"), None, 2, "invalid"),
-        (("{folder}", "m", "--tag", "k"), None, 2, "invalid"),
-        (("{folder}", "m", "--git-commit", "HEAD"), None, 2, "invalid"),
-        (("{folder}", "m", "--golden-top1", "0", "--golden", "x"), None, 2, "invalid"),
-        (("{folder}", "m", "--golden", "{folder}/config.pbtxt"), None, 2, "invalid"),
-        (("{folder}", "m"), Fault("PATCH", status=507, code="no_space"), 1, "no_space"),
-        (("{folder}", "m"), Fault("POST", status=409, code="in_use"), 5, "in_use"),
-    ],
-)
-def test_a_push_that_fails_says_so_in_the_last_event(
-    gateway: FakeGateway,
-    folder: Path,
-    words: tuple[str, ...],
-    fault: Fault | None,
-    status: int,
-    code: str,
-) -> None:
-    gateway.faults += [fault] if fault else []
-    done = push(gateway, *(word.format(folder=folder) for word in words), "--json")
-    last = events(done)[-1]
-    assert (done.returncode, last["type"], last["ok"]) == (status, "result", False)
-    assert (last["exit"], last["code"]) == (status, code)
-    assert "Traceback" not in done.stderr
+def test_a_push_that_fails_says_so_in_the_last_event(gateway: FakeGateway, folder: Path) -> None:
+    full = Fault("PATCH", status=507, code="no_space")
+    for words, fault, status, code in (
+        ("nothing m", None, 2, "invalid"),
+        (f"{folder} m --label 3", None, 2, "invalid"),
+        (f"{folder} m --tag k", None, 2, "invalid"),
+        (f"{folder} m --git-commit HEAD", None, 2, "invalid"),
+        (f"{folder} m --golden-top1 0 --golden x", None, 2, "invalid"),
+        (f"{folder} m --golden {folder}/config.pbtxt", None, 2, "invalid"),
+        (f"{folder} m", full, 1, "no_space"),
+        (f"{folder} m", Fault("POST", status=409, code="in_use"), 5, "in_use"),
+    ):
+        gateway.faults[:] = [fault] if fault else []
+        done = push(gateway, *words.split(), "--json")
+        last = done.events[-1]
+        assert (done.returncode, last["type"], last["ok"]) == (status, "result", False), words
+        assert (last["exit"], last["code"]) == (status, code)
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -228,7 +212,7 @@ def test_a_dry_run_only_reads(gateway: FakeGateway, folder: Path) -> None:
     assert {row[3] for row in rows[1:]} == {"no"} and "would upload" in done.stderr
 
     push(gateway, root, "digits")
-    result = events(push(gateway, root, "digits", "--dry-run", "--json"))[-1]
+    result = push(gateway, root, "digits", "--dry-run", "--json").events[-1]
     assert result["existing"] == 2 and all(file["there"] for file in result["files"])
 
     refused = push(gateway, folder, "m", "--dry-run")
