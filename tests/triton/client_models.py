@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from .fronting import Model
-from .grpc_models import REPEAT
+from .sequence_models import SUMS
 
 VALUES: dict[str, np.ndarray[Any, Any]] = {
     "BOOL": np.array([True, False, True]),
@@ -74,36 +74,83 @@ def told(one):
         raise utils.TritonModelException("x must not be negative: é")
     return np.array([json.dumps(said, sort_keys=True).encode()], np.object_)
 """
+_REPEAT = """
+import triton_python_backend_utils as utils
+FINAL = utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
-_X = 'backend: "python"\ninput [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
-_XY = _X + 'output [ { name: "y" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
-ONE = "instance_group [ { kind: KIND_CPU count: 1 } ]\n"
+class TritonPythonModel:
+    def execute(self, requests):
+        for one in requests:
+            x = utils.get_input_tensor_by_name(one, "x").as_numpy()
+            sender = one.get_response_sender()
+            for number in range(int(x[0] if x[0] >= 0 else -x[0] - 1)):
+                sender.send(utils.InferenceResponse([utils.Tensor("y", x + number)]))
+            if x[0] < 0:
+                sender.send(utils.InferenceResponse([], utils.TritonError("it was told to fail")))
+            sender.send(flags=FINAL)
+"""
+_ADD = """
+import numpy as np
+import triton_python_backend_utils as utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.version = np.int32(args["model_version"])
+
+    def execute(self, requests):
+        xs = [utils.get_input_tensor_by_name(one, "x").as_numpy() for one in requests]
+        return [utils.InferenceResponse([utils.Tensor("y", x + self.version)]) for x in xs]
+"""
+
+
+def described(role: str, name: str, datatype: str, more: str = "", dims: int = -1) -> str:
+    """An input or an output, in the words of config.pbtxt."""
+    kind = "STRING" if datatype == "BYTES" else datatype
+    return f'{role} {{ name: "{name}" data_type: TYPE_{kind} dims: [ {dims} ] {more} }}\n'
+
+
+PYTHON = 'backend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n'
+ALL_VERSIONS = "version_policy { all { } }\n"
+_X = PYTHON + described("input", "x", "FP32")
+_XY = _X + described("output", "y", "FP32")
+_LABELS = 'label_filename: "labels.txt"'
 
 
 def _mirror_config() -> str:
-    lines = ['backend: "python"']
-    for name in VALUES:
-        kind = "STRING" if name == "BYTES" else name
-        lines.append(
-            f'input [ {{ name: "{name}" data_type: TYPE_{kind} dims: [ -1 ] optional: true }} ]'
-        )
-        labels = 'label_filename: "labels.txt"' if name == "FP32" else ""
-        lines.append(
-            f'output [ {{ name: "out_{name}" data_type: TYPE_{kind} dims: [ -1 ] {labels} }} ]'
-        )
-    return "\n".join(lines) + "\n"
+    labels = {"FP32": _LABELS}
+    inputs = (described("input", name, name, "optional: true") for name in VALUES)
+    outputs = (described("output", f"out_{name}", name, labels.get(name, "")) for name in VALUES)
+    return PYTHON + "".join((*inputs, *outputs))
 
 
-MIRROR = Model("mirror", _MIRROR, _mirror_config() + ONE, files={"labels.txt": "zero\none\ntwo\n"})
-SLOW = Model("slow", _SLOW, _XY + ONE)
-SHARED = Model("shared", _SHARED, _XY.replace('"y"', '"x"') + ONE)
+# Gives each input back.
+MIRROR = Model("mirror", _MIRROR, _mirror_config(), files={"labels.txt": "zero\none\ntwo\n"})
+# Takes x seconds.
+SLOW = Model("slow", _SLOW, _XY)
+SHARED = Model("shared", _SHARED, _X + described("output", "x", "FP32"))
+# Answers with what Triton has made of the request's id and parameters; refuses a negative x.
 TOLD = Model(
-    "told",
-    _TOLD,
-    _X
-    + 'output [ { name: "told" data_type: TYPE_STRING dims: [ 1 ] } ]\n'
-    + ONE
-    + "version_policy { all { } }\n",
-    versions=(1, 2),
+    "told", _TOLD, _X + described("output", "told", "BYTES", dims=1) + ALL_VERSIONS, versions=(1, 2)
 )
-MODELS = (MIRROR, REPEAT, SLOW, SHARED, TOLD)
+# Answers x times with x, x + 1, …; a negative x fails, after so many answers less one.
+REPEAT = Model("repeat", _REPEAT, _XY + "model_transaction_policy { decoupled: true }\n")
+# Was loaded once, and no longer is.
+GONE = Model("gone", _SHARED, SHARED.config)
+MODELS = (MIRROR, REPEAT, SLOW, SHARED, TOLD, SUMS, GONE)
+
+_BATCHED = "".join(
+    (
+        PYTHON,
+        "max_batch_size: 4\n",
+        described("input", "x", "INT32", dims=1),
+        described("output", "y", "INT32", dims=1),
+    )
+)
+_TOO_LATE = """dynamic_batching {
+  preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 50000
+  default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 1 }
+}"""
+# Adds its version to what comes.
+ADD = Model("add", _ADD, _BATCHED + ALL_VERSIONS, versions=(1, 2))
+# Waits for more until it is too late.
+LATE = Model("late", _ADD, _BATCHED + _TOO_LATE)

@@ -2,27 +2,28 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import sys
-import sysconfig
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 
 import pytest
+from harness import until
 from ports import free_ports
 
-from .client_models import MODELS
-from .fronting import Front, front
+from serve.triton.backend_directory import build_backend_directory
+from serve.triton.installation import Installation, MachineFacts
 
-BACKENDS = Path(__file__).parents[2] / "serve" / "triton" / "backends"
+from .client_models import GONE, MODELS
+from .fronting import Front, Model, front
+
 START_SECONDS = 60.0
 
 
@@ -44,13 +45,10 @@ BareTritonFactory = Callable[..., BareTriton]
 @pytest.fixture(scope="session")
 def bare_triton_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareTritonFactory]:
     """`start(*flags)` starts a Triton on an empty model repository; all end with the session."""
-    if find_spec("pytriton") is None:
-        pytest.fail("nvidia-pytriton is not installed: make deps-dev")
     started: list[BareTriton] = []
 
     def start(*flags: str) -> BareTriton:
-        home = tmp_path_factory.mktemp("triton")
-        started.append(launch(home, flags))
+        started.append(launch(tmp_path_factory.mktemp("triton"), flags))
         wait_live(started[-1])
         return started[-1]
 
@@ -83,21 +81,34 @@ def beside(
 ) -> Iterator[Beside]:
     """One for all tests of clients."""
     triton = bare_triton_factory()
-    for model in MODELS:
-        model.write(triton.repository)
-        load(triton, model.name)
+    hold(triton, MODELS)
     with front(tmp_path_factory.mktemp("front"), [triton], MODELS) as running:
         yield Beside(triton, running)
 
 
+def hold(server: BareTriton, models: Sequence[Model]) -> None:
+    """Write these models into the repository and load them; `GONE` is unloaded again."""
+    for model in models:
+        model.write(server.repository)
+    with ThreadPoolExecutor(4) as several:
+        list(several.map(partial(load, server), [model.name for model in models]))
+    if GONE in models:
+        _post(server, f"models/{GONE.name}/unload")
+        until(lambda: b'"reason":"unloaded"' in _post(server, "index"))
+
+
 def load(server: BareTriton, model: str) -> None:
     """Load a model that lies in the repository."""
-    address = f"http://{server.http}/v2/repository/models/{model}/load"
-    asked = urllib.request.Request(address, b"{}", method="POST")
+    _post(server, f"models/{model}/load")
+
+
+def _post(server: BareTriton, path: str) -> bytes:
+    asked = urllib.request.Request(f"http://{server.http}/v2/repository/{path}", b"{}")
     try:
-        urllib.request.urlopen(asked, timeout=START_SECONDS).close()
+        with urllib.request.urlopen(asked, timeout=START_SECONDS) as answer:
+            return bytes(answer.read())
     except urllib.error.HTTPError as error:
-        raise RuntimeError(f"{model} cannot be loaded: {error.read().decode()}") from error
+        raise RuntimeError(f"{path}: {error.read().decode()}") from error
 
 
 def launch(home: Path, flags: tuple[str, ...]) -> BareTriton:
@@ -105,12 +116,12 @@ def launch(home: Path, flags: tuple[str, ...]) -> BareTriton:
     repository, log = home / "models", home / "triton.log"
     repository.mkdir()
     region = f"test_{uuid.uuid4().hex}_"
-    server = site_packages() / "pytriton" / "tritonserver"
+    installation = Installation.find(MachineFacts.here())
     command = [
-        str(server / "bin" / "tritonserver"),
+        str(installation.binary),
         f"--model-repository={repository}",
         "--model-control-mode=explicit",
-        f"--backend-directory={backend_directory(home, server)}",
+        f"--backend-directory={build_backend_directory(installation, home)}",
         f"--backend-config=python,shm-region-prefix-name={region}",
         f"--http-port={http}",
         f"--grpc-port={grpc}",
@@ -125,7 +136,7 @@ def launch(home: Path, flags: tuple[str, ...]) -> BareTriton:
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            env=environment(),
+            env=installation.environment(os.environ),
             stdout=output,
             stderr=subprocess.STDOUT,
             process_group=0,
@@ -154,30 +165,3 @@ def stop(server: BareTriton) -> None:
     server.process.wait()
     for left in Path("/dev/shm").glob(f"{server.region}*"):
         left.unlink(missing_ok=True)
-
-
-def backend_directory(home: Path, server: Path) -> Path:
-    """The wheel's Python backend with the stub of this Python, and the backends of this project."""
-    backends = home / "backends"
-    shutil.copytree(server / "backends" / "python", backends / "python")
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = "triton_python_backend_stub"
-    shutil.copy(server / "python_backend_stubs" / version / stub, backends / "python" / stub)
-    (backends / "python" / stub).chmod(0o755)
-    shutil.copytree(BACKENDS / "onnxruntime", backends / "onnxruntime")
-    return backends
-
-
-def environment() -> dict[str, str]:
-    """The stub takes its packages from the first python3 on PATH, and libpython from here."""
-    libraries = [
-        str(site_packages() / "nvidia_pytriton.libs"),
-        sysconfig.get_config_var("LIBDIR"),
-        str(Path(sys.base_prefix) / "lib"),
-    ]
-    path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    return os.environ | {"LD_LIBRARY_PATH": ":".join(libraries), "PATH": ":".join(path)}
-
-
-def site_packages() -> Path:
-    return Path(sysconfig.get_path("purelib"))

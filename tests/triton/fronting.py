@@ -11,7 +11,6 @@ import contextlib
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import uvloop
 from builders import target, view
+from harness import until
 from ports import free_ports
 
 from serve.app.paths import SNAPSHOT_FILE
 from serve.app.worker import ProxyWorker
-from serve.core.access import ApiKey
 from serve.core.replicas import Replica
 from serve.core.snapshot import ModelView, Snapshot
 from serve.settings import Settings
@@ -77,37 +76,24 @@ class Front:
 
     def wait_idle(self) -> None:
         """Until no call is in flight."""
-        end = time.monotonic() + PATIENCE
-        while self.calls:
-            assert time.monotonic() < end, f"{self.calls} calls stay in flight"
-            threading.Event().wait(0.01)
+        until(lambda: not self.calls, PATIENCE, lambda: f"{self.calls} calls stay in flight")
 
 
 @contextlib.contextmanager
-def front(
-    state: Path,
-    tritons: Sequence["BareTriton"],
-    models: Sequence[Model],
-    *,
-    keys: Sequence[ApiKey] = (),
-) -> Iterator[Front]:
+def front(state: Path, tritons: Sequence["BareTriton"], models: Sequence[Model]) -> Iterator[Front]:
     """A worker in front of these Tritons, which hold these models; at the end it is idle."""
     http, grpc = free_ports(2)
     names = "abc"[: len(tritons)]
     replicas = {name: _placed(name, one) for name, one in zip(names, tritons, strict=True)}
     seen = {model.name: model.seen(names) for model in models}
-    known = {key.id: key for key in keys}
-    snapshot = Snapshot(
-        1, MappingProxyType(seen), MappingProxyType(replicas), MappingProxyType(known), bool(keys)
-    )
+    snapshot = Snapshot(1, MappingProxyType(seen), MappingProxyType(replicas))
     state.mkdir(exist_ok=True)
     (state / SNAPSHOT_FILE).write_text(json.dumps(snapshot.to_json()))
     settings = Settings(
         state=str(state), http_port=http, grpc_port=grpc, admin_port=free_ports(1)[0], access_log=""
     )
     with _running(settings) as worker:
-        for port in (http, grpc):
-            _wait_open(port)
+        until(lambda: _is_open(http) and _is_open(grpc), PATIENCE)
         made = Front(f"127.0.0.1:{http}", f"127.0.0.1:{grpc}", worker)
         yield made
         made.wait_idle()
@@ -135,12 +121,6 @@ def _placed(name: str, triton: "BareTriton") -> Replica:
     return Replica(name, "127.0.0.1", http, grpc, 1)
 
 
-def _wait_open(port: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1.0).close()
-            return
-        except ConnectionRefusedError:
-            assert time.monotonic() < end, f"nobody listens on port {port}"
-            threading.Event().wait(0.02)
+def _is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return not probe.connect_ex(("127.0.0.1", port))

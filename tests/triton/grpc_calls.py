@@ -6,26 +6,18 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 
-from .grpc_models import DATATYPES
+from .client_models import VALUES
 from .raw_grpc import RawCall, as_bytes, infer, stream, unary
 
+_VERSIONS = ("9", "1", " 1", "01", "1abc", "1.5", "+2", "abc", "-1", "0")
 NAMES = {  # what Triton does with these, and with none
     "model": ("nothing", ""),
     "no model": ("", ""),
-    "version 9": ("types", "9"),
-    "version 1": ("types", "1"),
-    "no version": ("types", ""),
-    "version ' 1'": ("types", " 1"),
-    "version 01": ("types", "01"),
-    "version 1abc": ("types", "1abc"),
-    "version 1.5": ("types", "1.5"),
-    "version +2": ("types", "+2"),
-    "version abc": ("types", "abc"),
-    "version -1": ("types", "-1"),
-    "version 0": ("types", "0"),
-    "a version beyond int64": ("types", "9" * 25),
+    "no version": ("told", ""),
+    "a version beyond int64": ("told", "9" * 25),
+    **{f"version {one}": ("told", one) for one in _VERSIONS},
     "a name with a slash": ("a/b", ""),
-    "a name with a percent sign": ("typ%65s", ""),
+    "a name with a percent sign": ("tol%64", ""),
     "a name that is not ASCII": ("mod\u00e8le", ""),
 }
 _QUESTIONS = {
@@ -34,8 +26,7 @@ _QUESTIONS = {
     "ModelConfig": pb.ModelConfigRequest,
     "ModelStatistics": pb.ModelStatisticsRequest,
 }
-_VALUES = {
-    "BOOL": np.array([True, False]),
+_VALUES = {  # more special ones than `VALUES`
     "BYTES": b"".join(struct.pack("<I", len(word)) + word for word in (b"", b"\xff\x00\n")),
     "BF16": b"\x80\x3f\x00\x40",
     "FP16": np.array([1, np.nan], np.float16),
@@ -51,7 +42,7 @@ def _questions() -> dict[str, RawCall]:
         for words, (name, version) in NAMES.items():
             made[f"{method}: {words}"] = unary(method, kind(name=name, version=version))
     for words, (name, version) in NAMES.items():
-        request = infer(name, version=version, name="in_FP32")
+        request = infer(name, version=version)
         made[f"ModelInfer: {words}"] = unary("ModelInfer", request)
         made[f"ModelStreamInfer: {words}"] = stream(request)
     return made
@@ -81,12 +72,11 @@ def _server() -> dict[str, RawCall]:
 
 def _datatypes() -> dict[str, RawCall]:
     made = {}
-    for datatype in DATATYPES:
-        values = _VALUES.get(datatype)
-        if values is None:
-            values = np.array([1, 2], datatype.lower())
-        made[f"datatype {datatype}"] = unary("ModelInfer", infer(values=values, datatype=datatype))
-        made[f"datatype {datatype}, streamed"] = stream(infer(values=values, datatype=datatype))
+    for datatype, values in VALUES.items():
+        given = _VALUES.get(datatype, values[1:])
+        request = infer(values=given, datatype=datatype)
+        made[f"datatype {datatype}"] = unary("ModelInfer", request)
+        made[f"datatype {datatype}, streamed"] = stream(request)
     return made
 
 
@@ -107,7 +97,7 @@ def _inputs() -> dict[str, RawCall]:
     unknown.outputs.add(name="out_nothing")
     best = infer()
     best.outputs.add(name="out_FP32").parameters["classification"].int64_param = 2
-    nothing = pb.ModelInferRequest(model_name="types", model_version="1")
+    nothing = pb.ModelInferRequest(model_name="mirror", model_version="1")
     requests = {
         "typed contents": typed,
         "raw and typed contents": mixed,
@@ -117,14 +107,14 @@ def _inputs() -> dict[str, RawCall]:
         "an unknown output": unknown,
         "classification": best,
         "no input": nothing,
-        "an unknown input": infer(name="in_nothing"),
+        "an unknown input": infer(name="nothing"),
         "too few bytes": infer(values=b"\0" * 4),
         "too many bytes": infer(values=b"\0" * 12),
         "a negative dimension": infer(shape=(-2,)),
         "a shape of another rank": infer(shape=(1, 2)),
         "a shape without elements": infer(values=b"", shape=(0,)),
-        "another datatype than the model's": infer(name="in_INT32"),
-        "a datatype that does not exist": infer(name="in_FP32", datatype="FP33"),
+        "another datatype than the model's": infer(name="INT32"),
+        "a datatype that does not exist": infer(name="FP32", datatype="FP33"),
         "a request id": infer(request_id="the 7th"),
         "a request id in an error": infer(request_id="the 7th", shape=(1, 2)),
         "a request id that is not ASCII": infer(request_id="d\u00e9j\u00e0"),
@@ -142,21 +132,23 @@ def _parameters() -> dict[str, RawCall]:
         "timeout": {"timeout": 10_000_000},
         "parameters of one's own": {"a": 1, "b": "two", "c": True, "d": 0.5},
         "a reserved parameter": {"triton_mine": 1},
-        "an error of the model": {"failure": "it was told to 'fail' \u2013 100 %"},
         "a sequence to a model without sequences": {"sequence_id": 5, "sequence_start": True},
         "an empty final response asked of a unary call": {
             "triton_enable_empty_final_response": True
         },
     }
-    return {name: unary("ModelInfer", infer(parameters=each)) for name, each in told.items()} | {
-        f"{name}, streamed": stream(infer(parameters=each, request_id="5"))
+    return {
+        name: unary("ModelInfer", infer("told", parameters=each)) for name, each in told.items()
+    } | {
+        f"{name}, streamed": stream(infer("told", parameters=each, request_id="5"))
         for name, each in told.items()
     }
 
 
 def _bytes_and_heads() -> dict[str, RawCall]:
     whole = as_bytes(infer())
-    late = whole[len(b"\x0a\x05types\x12\x011") :] + b"\x0a\x05types\x12\x011"
+    names = b"\x0a\x06mirror\x12\x011"
+    late = whole[len(names) :] + names
     metadata = (("x-anything", "goes"), ("traceparent", f"00-{'1' * 32}-{'2' * 16}-01"))
     made = {
         "garbage": unary("ModelInfer", b"\xff\xff\xff"),
@@ -171,14 +163,14 @@ def _bytes_and_heads() -> dict[str, RawCall]:
         "no message": RawCall("ModelInfer", ()),
         "garbage in a question": unary("ModelMetadata", b"\xff\xff\xff"),
         "a deadline that does not pass": unary(
-            "ModelInfer", infer(parameters={"seconds": 0.1}), timeout=20.0
+            "ModelInfer", infer("slow", values=(0.1,)), timeout=20.0
         ),
         "a decoupled model by a unary call": unary("ModelInfer", infer("repeat")),
     }
     for compression in ("gzip", "deflate"):
         made[f"{compression}"] = unary("ModelInfer", infer(), compression=compression)
         made[f"{compression}, a question"] = unary(
-            "ModelConfig", pb.ModelConfigRequest(name="types"), compression=compression
+            "ModelConfig", pb.ModelConfigRequest(name="mirror"), compression=compression
         )
         made[f"{compression}, streamed"] = stream(infer(), compression=compression)
     return made
@@ -189,16 +181,18 @@ def _streams() -> dict[str, RawCall]:
     final = {"triton_enable_empty_final_response": True}
     ends = (("triton_grpc_error", "true"),)
     wrong, unknown = infer(shape=(1, 2), request_id="w"), infer("nothing", name="x")
-    fails = infer(parameters={"failure": "told"}, request_id="f")
+    fails = infer("told", values=(-1,), request_id="f")
 
     def times(number: float, **more: Any) -> pb.ModelInferRequest:
-        return infer("repeat", values=np.array([number, 5], np.float32), request_id="r", **more)
+        return infer("repeat", values=(number, 5), request_id="r", **more)
 
     return {
         "a stream without a message": RawCall("ModelStreamInfer", ()),
         "several requests of one stream": stream(*[infer(request_id=str(n)) for n in range(5)]),
         "several versions on one stream": stream(
-            infer(request_id="a"), infer(version="2", request_id="b"), answers=(1, 1)
+            infer("told", request_id="a"),
+            infer("told", version="2", request_id="b"),
+            answers=(1, 1),
         ),
         "several models on one stream": stream(
             infer(request_id="a"), _step(1, "start"), answers=(1, 1)
@@ -207,7 +201,7 @@ def _streams() -> dict[str, RawCall]:
         "an unknown model between answers": stream(infer(), unknown, infer(), answers=(1, 1, 1)),
         "an error of a model between answers": stream(infer(), fails, infer(), answers=(1, 1, 1)),
         "an error of a version that the caller did not name": stream(
-            infer(version="", parameters={"failure": "told"})
+            infer("told", version="", values=(-1,))
         ),
         "an error that ends the stream": stream(fails, metadata=ends),
         "an error behind an answer that ends the stream": stream(
@@ -221,15 +215,15 @@ def _streams() -> dict[str, RawCall]:
         "decoupled: answers that end with an empty one": stream(times(2, parameters=final)),
         "decoupled: two requests": stream(times(2), times(3), answers=(2, 3)),
         "decoupled: half-closed with answers owed": stream(times(50)),
-        "decoupled: an error behind answers": stream(times(-2)),
+        "decoupled: an error behind answers": stream(times(-3)),
         "an empty final response of a model that answers once": stream(infer(parameters=final)),
     }
 
 
 def _step(sequence: Any, *flags: str, version: str = "1") -> pb.ModelInferRequest:
     parameters = {"sequence_id": sequence, **{f"sequence_{flag}": True for flag in flags}}
-    values = np.array([sequence if isinstance(sequence, int) else 1], np.float32)
-    return infer("count", version=version, values=values, shape=(1, 1), parameters=parameters)
+    value = sequence if isinstance(sequence, int) else 1
+    return infer("sums", version=version, values=(value,), shape=(1, 1), parameters=parameters)
 
 
 def _sequences() -> dict[str, RawCall]:
@@ -242,9 +236,7 @@ def _sequences() -> dict[str, RawCall]:
             _step("word", "start"), _step("word", "end"), answers=(1, 1)
         ),
         "a sequence that has not begun": unary("ModelInfer", _step(9)),
-        "a sequence without an id": unary(
-            "ModelInfer", infer("count", values=np.array([1], np.float32), shape=(1, 1))
-        ),
+        "a sequence without an id": unary("ModelInfer", infer("sums", values=(1,), shape=(1, 1))),
         "a sequence in one call": unary("ModelInfer", _step(10, "start", "end")),
     }
 
@@ -259,11 +251,11 @@ def _management() -> dict[str, RawCall]:
 
 
 def _gone() -> dict[str, RawCall]:
-    """A model that was loaded once, before the gateway has heard that it no longer is."""
+    """A model that is not loaded any more, before the gateway has heard of it."""
     made = {}
     for version in ("", "1"):
         words = f"version {version}" if version else "no version"
-        request = infer("gone", version=version, name="x")
+        request = infer("gone", version=version)
         made[f"unloaded, {words}: ModelInfer"] = unary("ModelInfer", request)
         made[f"unloaded, {words}: ModelStreamInfer"] = stream(request)
         for method, kind in _QUESTIONS.items():
@@ -273,7 +265,7 @@ def _gone() -> dict[str, RawCall]:
 
 def _afterwards() -> dict[str, RawCall]:
     """What Triton has counted in the meantime."""
-    names = ("", "types", "repeat", "count")
+    names = ("", "mirror", "repeat", "sums")
     return {
         f"statistics of {name or 'all'}, afterwards": unary(
             "ModelStatistics", pb.ModelStatisticsRequest(name=name)

@@ -1,4 +1,7 @@
-"""Raw calls over HTTP, as bytes, by a name that says what they are."""
+"""Raw calls over HTTP, as bytes, by a name that says what they are.
+
+They ask for `ADD`, `LATE`, `MIRROR`, `TOLD`, `REPEAT` and `GONE` of `client_models`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import gzip
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +58,15 @@ def of(*inputs: dict[str, Any], **more: Any) -> bytes:
     return as_json({"inputs": inputs, **more})
 
 
-ADD, ANY, REPEAT, GONE, NOPE = (f"/v2/models/{m}" for m in ("add", "any", "repeat", "gone", "nope"))
-X = of(tensor("x", "INT32", [5], 1, 1))
+def x(*data: Any, shape: Sequence[int] = (1, 1), **more: Any) -> bytes:
+    """A request to the model `add`."""
+    return of(tensor("x", "INT32", list(data), *shape), **more)
+
+
+ADD, LATE, MIRROR, TOLD, REPEAT, GONE, NOPE = (
+    f"/v2/models/{model}" for model in ["add", "late", "mirror", "told", "repeat", "gone", "nope"]
+)
+X = x(5)
 HUGE = "9" * 20
 CONFIG_KEY, CONFIG_SECRET = "x-config-key", "sesame"  # who may ask Triton for configurations
 FORWARDED = "x-forwarded-"  # headers that Triton makes parameters of
@@ -78,7 +88,7 @@ _PATHS = {
     "metadata": ADD,
     "metadata with a query": f"{ADD}?x=1",
     "metadata of a decoupled model": REPEAT,
-    "metadata of all datatypes": ANY,
+    "metadata of all datatypes": MIRROR,
     "metadata of an unknown model": NOPE,
     "metadata of an unloaded model": GONE,
     "metadata with a slash": f"{ADD}/",
@@ -89,7 +99,7 @@ _PATHS = {
     "metadata with an encoded slash": "/v2/models/a%2Fb",
     "metadata of dots": "/v2/models/..",
     "config": f"{ADD}/config",
-    "config of all datatypes": f"{ANY}/config",
+    "config of all datatypes": f"{MIRROR}/config",
     "config of an unknown model": f"{NOPE}/config",
     "config of an unloaded model": f"{GONE}/config",
     "model ready": f"{ADD}/ready",
@@ -186,12 +196,13 @@ _VALUES: Mapping[str, list[Any]] = {
     "FP64": [0.1, 5e-324],
     "BYTES": ["", 'naïve 🐍 \u0001 " \\ / \n'],
 }
-_CLASSES: Mapping[str, Any] = {"name": "yFP32", "parameters": {"classification": 2}}
-THREE = tensor("xFP32", "FP32", [1, 3, 2])
-
-
-def _name(datatype: str) -> str:
-    return "STRING" if datatype == "BYTES" else datatype
+THREE = tensor("FP32", "FP32", [1, 3, 2])
+SAID: Mapping[str, Any] = {
+    "name": "FP32",
+    "shape": [2],
+    "datatype": "FP32",
+    "parameters": {"binary_data_size": 8},
+}
 
 
 def packed(datatype: str, values: list[Any]) -> bytes:
@@ -205,32 +216,22 @@ def packed(datatype: str, values: list[Any]) -> bytes:
     return np.array(values, kind if kind == "?" else f"<{kind}{int(bits) // 8}").tobytes()
 
 
-def binary(datatype: str, *, told: str = "", **more: Any) -> RawCall:
-    """All inputs and outputs as bytes behind the JSON; `told` is what is said of its length."""
-    data = packed(datatype, _VALUES[datatype])
-    given = tensor(f"x{_name(datatype)}", datatype, [], 2)
-    del given["data"]
-    given["parameters"] = {"binary_data_size": len(data)}
-    text = of(given, **{"parameters": {"binary_data_output": True}, **more})
-    length = told or f"Inference-Header-Content-Length: {len(text)}"
-    headers = [] if told == "nothing" else [length]
-    return post(f"{ANY}/infer", text + data, *headers)
+def binary(datatype: str, values: list[Any]) -> RawCall:
+    """All inputs and outputs as bytes behind the JSON."""
+    data = packed(datatype, values)
+    given = {"name": datatype, "datatype": datatype, "shape": [2]}
+    size = {"parameters": {"binary_data_size": len(data)}}
+    text = of(given | size, parameters={"binary_data_output": True})
+    length = f"Inference-Header-Content-Length: {len(text)}"
+    return post(f"{MIRROR}/infer", text + data, length)
 
 
 DATATYPES: Mapping[str, RawCall] = {
     **{
-        f"{datatype} as JSON": post(
-            f"{ANY}/infer", of(tensor(f"x{_name(datatype)}", datatype, values))
-        )
+        f"{datatype} as JSON": post(f"{MIRROR}/infer", of(tensor(datatype, datatype, values)))
         for datatype, values in _VALUES.items()
     },
-    **{f"{datatype} as bytes": binary(datatype) for datatype in _VALUES},
-}
-SAID: Mapping[str, Any] = {
-    "name": "xFP32",
-    "shape": [2],
-    "datatype": "FP32",
-    "parameters": {"binary_data_size": 8},
+    **{f"{datatype} as bytes": binary(datatype, values) for datatype, values in _VALUES.items()},
 }
 
 
@@ -238,32 +239,34 @@ def infer(body: bytes, *headers: str, model: str = ADD, version: str = "1.1") ->
     return post(f"{model}/infer", body, *headers, version=version)
 
 
+def classes(count: int, **more: Any) -> RawCall:
+    """A call for the classes of three numbers."""
+    output = {"name": "out_FP32", "parameters": {"classification": count, **more}}
+    return infer(of(THREE, outputs=[output]), model=MIRROR)
+
+
+_BINARY_Y = {"name": "y", "parameters": {"binary_data": True}}
+_NAN = b'{"inputs":[{"name":"FP32","shape":[1],"datatype":"FP32","data":[NaN]}]}'
+_FORWARDING = (f"{FORWARDED}a: 1", f"{FORWARDED.upper()}B: x y")
 INFER: Mapping[str, RawCall] = {
     "infer": infer(X),
-    "infer with an id": infer(of(tensor("x", "INT32", [5], 1, 1), id="a b")),
+    "infer with an id": infer(x(5, id="a b")),
     "infer of an unknown model": infer(X, model=NOPE),
     "infer of a percent-encoded model": infer(X, model="/v2/models/a%64d"),
     "infer of an unloaded model": infer(X, model=GONE),
     "infer of a version of an unloaded model": infer(X, model=f"{GONE}/versions/1"),
-    "infer of a decoupled model": infer(of(tensor("x", "INT32", [1])), model=REPEAT),
+    "infer of a decoupled model": infer(of(tensor("x", "FP32", [1])), model=REPEAT),
     "infer of a decoupled model with junk": infer(b"junk", model=REPEAT),
-    "infer that is rejected": infer(X, model="/v2/models/late"),
+    "infer that is rejected": infer(X, model=LATE),
     "infer with a header that becomes a parameter": infer(
-        of(THREE), f"{FORWARDED}a: 1", f"{FORWARDED.upper()}B: x y", model=ANY
+        of(tensor("x", "FP32", [1])), *_FORWARDING, model=TOLD
     ),
-    "infer in a batch": infer(of(tensor("x", "INT32", [1, 2, 3], 3, 1))),
-    "infer in too large a batch": infer(of(tensor("x", "INT32", [1] * 5, 5, 1))),
+    "infer in a batch": infer(x(1, 2, 3, shape=(3, 1))),
+    "infer in too large a batch": infer(x(1, 1, 1, 1, 1, shape=(5, 1))),
     "infer with another name in the body": infer(X[:-1] + b',"model_name":"nope"}'),
-    "infer with an output": infer(of(tensor("x", "INT32", [5], 1, 1), outputs=[{"name": "y"}])),
-    "infer with a wrong output": infer(
-        of(tensor("x", "INT32", [5], 1, 1), outputs=[{"name": "z"}])
-    ),
-    "infer with a binary output": infer(
-        of(
-            tensor("x", "INT32", [5], 1, 1),
-            outputs=[{"name": "y", "parameters": {"binary_data": True}}],
-        )
-    ),
+    "infer with an output": infer(x(5, outputs=[{"name": "y"}])),
+    "infer with a wrong output": infer(x(5, outputs=[{"name": "z"}])),
+    "infer with a binary output": infer(x(5, outputs=[_BINARY_Y])),
     "infer with nothing": infer(b""),
     "infer without a length": call("POST", f"{ADD}/infer"),
     "infer with an empty object": infer(b"{}"),
@@ -272,33 +275,24 @@ INFER: Mapping[str, RawCall] = {
     "infer with a list": infer(b"[]"),
     "infer without inputs": infer(of()),
     "infer with a wrong input": infer(of(tensor("z", "INT32", [5], 1, 1))),
-    "infer with a wrong shape": infer(of(tensor("x", "INT32", [5, 6], 1, 2))),
-    "infer with a negative shape": infer(of(tensor("x", "INT32", [5], -1, 1))),
-    "infer with too little data": infer(of(tensor("x", "INT32", [], 1, 1))),
-    "infer with too much data": infer(of(tensor("x", "INT32", [5, 6], 1, 1))),
+    "infer with a wrong shape": infer(x(5, 6, shape=(1, 2))),
+    "infer with a negative shape": infer(x(5, shape=(-1, 1))),
+    "infer with too little data": infer(x()),
+    "infer with too much data": infer(x(5, 6)),
     "infer with a wrong datatype": infer(of(tensor("x", "FP32", [5], 1, 1), id="7")),
     "infer with an unknown datatype": infer(of(tensor("x", "INT7", [5], 1, 1))),
-    "infer with text for numbers": infer(of(tensor("x", "INT32", ["5"], 1, 1))),
+    "infer with text for numbers": infer(x("5")),
     "infer with duplicate keys": infer(X[:-1] + b',"id":"1","id":"2"}'),
     "infer with duplicate inputs": infer(of(*[tensor("x", "INT32", [5], 1, 1)] * 2)),
     "infer with deep JSON": infer(b'{"a":' * 90 + b"1" + b"}" * 90),
     "infer with a form's media type": infer(X, "Content-Type: application/x-www-form-urlencoded"),
     "infer with an odd media type": infer(X, "Content-Type: text/html"),
-    "infer with NaN": infer(
-        b'{"inputs":[{"name":"xFP32","shape":[1],"datatype":"FP32","data":[NaN]}]}', model=ANY
-    ),
-    "infer of infinities": infer(of(tensor("xFP64", "FP64", [1e308, -1e308])), model=ANY),
-    "classification": infer(of(THREE, outputs=[_CLASSES]), model=ANY),
-    "classification of all": infer(
-        of(THREE, outputs=[{**_CLASSES, "parameters": {"classification": 9}}]), model=ANY
-    ),
-    "classification of none": infer(
-        of(THREE, outputs=[{**_CLASSES, "parameters": {"classification": 0}}]), model=ANY
-    ),
-    "classification as bytes": infer(
-        of(THREE, outputs=[{**_CLASSES, "parameters": {"classification": 2, "binary_data": True}}]),
-        model=ANY,
-    ),
+    "infer with NaN": infer(_NAN, model=MIRROR),
+    "infer of infinities": infer(of(tensor("FP64", "FP64", [1e308, -1e308])), model=MIRROR),
+    "classification": classes(2),
+    "classification of all": classes(9),
+    "classification of none": classes(0),
+    "classification as bytes": classes(2, binary_data=True),
 }
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -325,14 +319,14 @@ _PARAMETERS: Mapping[str, Any] = {
     "binary output as text": {"binary_data_output": "true"},
     "no object": [1],
 }
+_REGION = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
 PARAMETERS: Mapping[str, RawCall] = {
-    f"parameters: {name}": infer(of(THREE, id="r7", parameters=parameters), model=ANY)
+    f"parameters: {name}": infer(
+        of(tensor("x", "FP32", [1]), id="r7", parameters=parameters), model=TOLD
+    )
     for name, parameters in _PARAMETERS.items()
 } | {
-    "shared memory that nobody registered": infer(
-        of({**SAID, "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 8}}),
-        model=ANY,
-    ),
+    "shared memory that nobody registered": infer(of({**SAID, "parameters": _REGION}), model=MIRROR)
 }
 
 _ENCODED = {"gzip": gzip.compress(X, mtime=0), "deflate": zlib.compress(X)}
@@ -347,25 +341,24 @@ _SPECIAL = packed("FP32", [float("nan"), float("inf"), float("-inf")])
 
 def _bytes_in(data: bytes, *headers: str, told: str = "{}", text: bytes = b"") -> RawCall:
     """FP32 values behind the JSON; `told` is what is said of its length."""
-    given = tensor("xFP32", "FP32", [], len(data) // 4)
-    del given["data"]
-    text = text or of({**given, "parameters": {"binary_data_size": len(data)}})
+    size = {"binary_data_size": len(data)}
+    text = text or of({**SAID, "shape": [len(data) // 4], "parameters": size})
     said = [f"Inference-Header-Content-Length: {told.format(len(text))}"] if told else []
-    return infer(text + data, *said, *headers, model=ANY)
+    return infer(text + data, *said, *headers, model=MIRROR)
 
 
-def _gzipped(headers: tuple[str, ...] = (), cut: int = 0) -> RawCall:
-    given = {"name": "xFP32", "shape": [2], "datatype": "FP32"}
-    text = of({**given, "parameters": {"binary_data_size": len(_RAW)}})
+def _gzipped(*headers: str, cut: int = 0) -> RawCall:
+    text = of(SAID)
     body = gzip.compress(text + _RAW, mtime=0)
     length = f"Inference-Header-Content-Length: {len(text)}"
-    return infer(body[: len(body) - cut], "Content-Encoding: gzip", length, *headers, model=ANY)
+    return infer(body[: len(body) - cut], "Content-Encoding: gzip", length, *headers, model=MIRROR)
 
 
+_LENGTH = "Inference-Header-Content-Length:"
 BINARY: Mapping[str, RawCall] = {
     "bytes in, JSON out": _bytes_in(_RAW),
     "bytes in, the header in small letters": infer(
-        of(SAID) + _RAW, f"inference-header-content-length: {len(of(SAID))}", model=ANY
+        of(SAID) + _RAW, f"{_LENGTH.lower()} {len(of(SAID))}", model=MIRROR
     ),
     "not a number and infinities come out": _bytes_in(_SPECIAL),
     "bytes without their header": _bytes_in(_RAW, told=""),
@@ -373,25 +366,17 @@ BINARY: Mapping[str, RawCall] = {
     "bytes with a header that is too small": _bytes_in(_RAW, told="5"),
     "bytes with a header that is no number": _bytes_in(_RAW, told="abc"),
     "bytes with a negative header": _bytes_in(_RAW, told="-1"),
-    "bytes with an empty header": infer(_PLAIN, "Inference-Header-Content-Length:", model=ANY),
-    "bytes with the header twice": _bytes_in(_RAW, "Inference-Header-Content-Length: 5"),
-    "JSON with the header": infer(
-        _PLAIN, f"Inference-Header-Content-Length: {len(_PLAIN)}", model=ANY
-    ),
+    "bytes with an empty header": infer(_PLAIN, _LENGTH, model=MIRROR),
+    "bytes with the header twice": _bytes_in(_RAW, f"{_LENGTH} 5"),
+    "JSON with the header": infer(_PLAIN, f"{_LENGTH} {len(_PLAIN)}", model=MIRROR),
     "fewer bytes than said": _bytes_in(_RAW[:4], text=of(SAID)),
     "more bytes than said": _bytes_in(_RAW * 2, text=of(SAID)),
-    "a raw request": infer(
-        struct.pack("<i", 5), "Inference-Header-Content-Length: 0", model=f"{ADD}/versions/1"
-    ),
-    "a raw request to a model of many inputs": infer(
-        _RAW, "Inference-Header-Content-Length: 0", model=ANY
-    ),
-    **{
-        f"{name} request": infer(body, f"Content-Encoding: {name}")
-        for name, body in _ENCODED.items()
-    },
+    "a raw request": infer(struct.pack("<i", 5), f"{_LENGTH} 0", model=f"{ADD}/versions/1"),
+    "a raw request to a model of many inputs": infer(_RAW, f"{_LENGTH} 0", model=MIRROR),
+    "gzip request": infer(_ENCODED["gzip"], "Content-Encoding: gzip"),
+    "deflate request": infer(_ENCODED["deflate"], "Content-Encoding: deflate"),
     "gzip request with bytes": _gzipped(),
-    "gzip request with bytes, gzip answer": _gzipped(("Accept-Encoding: gzip",)),
+    "gzip request with bytes, gzip answer": _gzipped("Accept-Encoding: gzip"),
     "gzip request that is cut": _gzipped(cut=9),
     "gzip request that is none": infer(X, "Content-Encoding: gzip"),
     "unknown encoding": infer(X, "Content-Encoding: br"),
@@ -399,7 +384,7 @@ BINARY: Mapping[str, RawCall] = {
     "gzip encoding in capitals": infer(_ENCODED["gzip"], "Content-Encoding: GZIP"),
     **{f"accepts '{one}'": infer(X, f"Accept-Encoding: {one}") for one in _ACCEPTS},
     "accepts gzip of bytes": infer(
-        of(THREE, parameters={"binary_data_output": True}), "Accept-Encoding: gzip", model=ANY
+        of(THREE, parameters={"binary_data_output": True}), "Accept-Encoding: gzip", model=MIRROR
     ),
     "accepts gzip of an error": infer(b"{}", "Accept-Encoding: gzip"),
 }
@@ -426,6 +411,11 @@ def _after(*calls: RawCall) -> RawCall:
     return RawCall(first, answers=len(calls), then=tuple(others))
 
 
+def _with(part: bytes, other: bytes) -> RawCall:
+    """An ordinary call with another part in place of this one."""
+    return RawCall(infer(X).data.replace(part, other))
+
+
 _AGAIN = infer(X, "Connection: keep-alive", version="1.0")
 FRAMING: Mapping[str, RawCall] = {
     "in one chunk": _chunked(X),
@@ -435,7 +425,7 @@ FRAMING: Mapping[str, RawCall] = {
     "HTTP/1.0": infer(X, version="1.0"),
     "HTTP/1.0 that stays, twice": _row(_AGAIN, _AGAIN),
     "HTTP/1.0 with an error": infer(b"{}", version="1.0"),
-    "two in a row": _row(infer(X), infer(of(tensor("x", "INT32", [6], 1, 1)))),
+    "two in a row": _row(infer(X), infer(x(6))),
     "an error and a call in a row": _row(infer(b"{}"), infer(X)),
     "a call and a question in a row": _row(infer(X), call("GET", ADD)),
     "a question, then a call": _after(call("GET", ADD), infer(X)),
@@ -446,21 +436,15 @@ FRAMING: Mapping[str, RawCall] = {
     "a wrong method, then a call": _after(call("GET", f"{ADD}/infer"), infer(X)),
     "a wrong encoding, then a call": _after(infer(X, "Content-Encoding: br"), infer(X)),
     "an index, then a call": _after(post("/v2/repository/index", b"{}"), infer(X)),
-    "a head in two lines": RawCall(infer(X).data.replace(b"Host: x", b"Host:\r\n x")),
-    "no host": RawCall(infer(X).data.replace(b"Host: x\r\n", b"")),
+    "a head in two lines": _with(b"Host: x", b"Host:\r\n x"),
+    "no host": _with(b"Host: x\r\n", b""),
     "an absolute target": infer(X, model=f"http://x{ADD}"),
-    "another absolute target": RawCall(b"GET http://x/v2 HTTP/1.1\r\nHost: x\r\n\r\n"),
-    "header names in capitals": RawCall(
-        infer(X).data.replace(b"Content-Length", b"CONTENT-LENGTH")
-    ),
-    "a space before a colon": RawCall(infer(X, "X-A : 1").data),
-    "a header without a colon": RawCall(infer(X, "X-A").data),
-    "a length that is no number": RawCall(
-        b"POST /v2/models/add/infer HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n"
-    ),
-    "a negative length": RawCall(
-        b"POST /v2/models/add/infer HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n"
-    ),
+    "another absolute target": get("http://x/v2"),
+    "header names in capitals": _with(b"Content-Length", b"CONTENT-LENGTH"),
+    "a space before a colon": infer(X, "X-A : 1"),
+    "a header without a colon": infer(X, "X-A"),
+    "a length that is no number": call("POST", f"{ADD}/infer", "Content-Length: abc"),
+    "a negative length": call("POST", f"{ADD}/infer", "Content-Length: -1"),
     "two lengths": infer(X, f"Content-Length: {len(X)}"),
     "two lengths that differ": infer(X, "Content-Length: 5"),
     "a length and chunks": RawCall(
@@ -494,14 +478,7 @@ GENERATE: Mapping[str, RawCall] = {
     **{
         f"{verb} of {model.rpartition('/')[2]}": post(f"{model}/{verb}", b'{"x":1}')
         for verb in _GENERATES
-        for model in (
-            ADD,
-            f"{ADD}/versions/1",
-            f"{ADD}/versions/9",
-            f"{ADD}/versions/01",
-            NOPE,
-            GONE,
-        )
+        for model in (ADD, *(f"{ADD}/versions/{one}" for one in ("1", "9", "01")), NOPE, GONE)
     },
     **{
         f"{verb} of a compressed body": post(

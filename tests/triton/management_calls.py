@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from typing import Any
 
 from tritonclient.grpc import service_pb2 as pb
@@ -11,28 +11,147 @@ from . import http_calls, raw_grpc
 from .raw_grpc import unary
 
 MODEL = "plain"
-_LOAD = f"/v2/repository/models/{MODEL}/load"
+_CONFIGS: Mapping[str, Any] = {
+    "that is no JSON": "{",
+    "that is empty": "",
+    "of words": "max_batch_size: 1",
+    "with an unknown field": '{"nothing": 1}',
+    "that is a list": "[]",
+    "of another model": '{"name": "other"}',
+    "with an unknown data type": '{"input": [{"name": "x", "data_type": "TYPE_X"}]}',
+    "with an unknown backend": '{"backend": "nothing"}',
+    "as a number": 7,
+}
+_CONFIGS_IN_JSON: Mapping[str, Any] = {
+    "with a wrong value": '{"max_batch_size": "many"}',
+    "whose version is not there": '{"version_policy": {"specific": {"versions": [7]}}}',
+    "as an object": {"backend": "python"},
+    "of null": None,
+}
+
+# --- over HTTP -----------------------------------------------------------------------------------
 
 
-def _post(path: str, body: Any) -> http_calls.RawCall:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return http_calls.post(path, data)
+def _with(**parameters: Any) -> dict[str, Any]:
+    return {"parameters": parameters}
 
 
-def _load(**parameters: Any) -> raw_grpc.RawCall:
-    return _repository("RepositoryModelLoad", pb.RepositoryModelLoadRequest, parameters)
+GET = object()
+_LOAD, _OTHER = f"/v2/repository/models/{MODEL}/load", "/v2/repository/models/other/unload"
+_NOTHING = "/v2/repository/models/nothing"
+_TRACE, _LOG, _MEMORY = "/v2/trace/setting", "/v2/logging", "/v2/systemsharedmemory"
+_OF_MODEL, _OF_NOTHING = f"/v2/models/{MODEL}/trace/setting", "/v2/models/nothing/trace/setting"
+_FILE = {"trace_file": "/tmp/x"}
+_REGION = {"key": "/nothing", "offset": 0, "byte_size": 8}
+_CUDA = {"raw_handle": {"b64": "AAAA"}, "device_id": 0, "byte_size": 8}
+_HTTP: Mapping[str, tuple[str, Any]] = {  # a path, and a body: bytes, or what they say in JSON
+    "load": (_LOAD, b""),
+    "load of an unknown model": (f"{_NOTHING}/load", b""),
+    "load of an unknown model with a configuration": (f"{_NOTHING}/load", _with(config="{}")),
+    **{
+        f"a config {what}": (_LOAD, _with(config=config))
+        for what, config in {**_CONFIGS, **_CONFIGS_IN_JSON}.items()
+    },
+    "an unknown parameter of a load": (_LOAD, _with(colour="red")),
+    "an unload parameter of a load": (_LOAD, _with(unload_dependents=True)),
+    "parameters as a list": (_LOAD, {"parameters": []}),
+    "parameters as a number": (_LOAD, {"parameters": 7}),
+    "parameters of null": (_LOAD, {"parameters": None}),
+    "a load of no JSON": (_LOAD, b"{"),
+    "a load of a list": (_LOAD, b"[]"),
+    "a load of blanks": (_LOAD, b"  "),
+    "load of a model whose folder is broken": ("/v2/repository/models/broken/load", b""),
+    "load of a model whose code is broken": ("/v2/repository/models/failing/load", b""),
+    "load, afterwards": (_LOAD, b""),
+    "unload of an unknown model": (f"{_NOTHING}/unload", b""),
+    "dependents as a word": (_OTHER, _with(unload_dependents="yes")),
+    "an unknown parameter of an unload": (_OTHER, _with(colour="red")),
+    "trace settings": (_TRACE, GET),
+    "trace settings of a model": (_OF_MODEL, GET),
+    "trace settings of an unknown model": (_OF_NOTHING, GET),
+    "a trace file": (_TRACE, _FILE),
+    "a trace file of a model": (_OF_MODEL, _FILE),
+    "a trace file of an unknown model": (_OF_NOTHING, _FILE),
+    "a trace file of null": (_TRACE, {"trace_file": None}),
+    "a trace file and a rate": (_TRACE, {"trace_rate": "8", **_FILE}),
+    "a trace file as a number": (_TRACE, {"trace_file": 7}),
+    "a trace rate": (_TRACE, {"trace_rate": "7"}),
+    "a trace rate as a number": (_TRACE, {"trace_rate": 6}),
+    "a trace rate of words": (_TRACE, {"trace_rate": "often"}),
+    "a trace level": (_TRACE, {"trace_level": ["TIMESTAMPS"]}),
+    "a trace level of another kind": (_TRACE, {"trace_level": ["NOTHING"]}),
+    "a trace level as a word": (_TRACE, {"trace_level": "TIMESTAMPS"}),
+    "a trace level of numbers": (_TRACE, {"trace_level": [7]}),
+    "a trace count below zero": (_TRACE, {"trace_count": "-2"}),
+    "a trace level of null": (_TRACE, {"trace_level": None}),
+    "a trace mode": (_TRACE, {"trace_mode": "opentelemetry"}),
+    "an unknown trace setting": (_TRACE, {"colour": "red"}),
+    "a trace rate of a model": (_OF_MODEL, {"trace_rate": "5"}),
+    "trace settings back": (_TRACE, dict.fromkeys(("trace_rate", "trace_level", "trace_count"))),
+    "trace settings of a list": (_TRACE, b"[]"),
+    "trace settings of no JSON": (_TRACE, b"{"),
+    "trace settings of nothing": (_TRACE, b""),
+    "log settings": (_LOG, GET),
+    "a log file": (_LOG, {"log_file": "/tmp/x"}),
+    "a log file of null": (_LOG, {"log_file": None}),
+    "a log file as a number": (_LOG, {"log_file": 7}),
+    "a log file and a level": (_LOG, {"log_verbose_level": 1, "log_file": "/tmp/x"}),
+    "a log level": (_LOG, {"log_verbose_level": 1}),
+    "a log level as a word": (_LOG, {"log_verbose_level": "1"}),
+    "a log level below zero": (_LOG, {"log_verbose_level": -1}),
+    "a log switch as a word": (_LOG, {"log_info": "yes"}),
+    "a log format": (_LOG, {"log_format": "ISO8601"}),
+    "an unknown log format": (_LOG, {"log_format": "nothing"}),
+    "an unknown log setting": (_LOG, {"colour": "red"}),
+    "a log level beyond 32 bits": (_LOG, {"log_verbose_level": 2**32}),
+    "a log level that is a fraction": (_LOG, {"log_verbose_level": 1.5}),
+    "a log level of 2**31": (_LOG, {"log_verbose_level": 2**31}),
+    "log settings of null": (_LOG, {"log_info": None}),
+    "log settings back": (_LOG, {"log_verbose_level": 0, "log_format": "default"}),
+    "log settings of a list": (_LOG, b"[]"),
+    "log settings of no JSON": (_LOG, b"{"),
+    "log settings of nothing": (_LOG, b""),
+    "shared memory": (f"{_MEMORY}/status", GET),
+    "shared memory of an unknown region": (f"{_MEMORY}/region/x/status", GET),
+    "a region that is not there": (f"{_MEMORY}/region/x/register", _REGION),
+    "a region without a key": (f"{_MEMORY}/region/x/register", {"byte_size": 8}),
+    "a region of nothing": (f"{_MEMORY}/region/x/register", b""),
+    "unregister": (f"{_MEMORY}/region/x/unregister", b""),
+    "unregister all": (f"{_MEMORY}/unregister", b""),
+    "register without a name": (f"{_MEMORY}/register", {"key": "/nothing"}),
+    "CUDA memory": ("/v2/cudasharedmemory/status", GET),
+    "a CUDA region": ("/v2/cudasharedmemory/region/x/register", _CUDA),
+    "unregister all CUDA memory": ("/v2/cudasharedmemory/unregister", b""),
+    "GET of a load": (_LOAD, GET),
+}
 
 
-def _unload(**parameters: Any) -> raw_grpc.RawCall:
-    return _repository("RepositoryModelUnload", pb.RepositoryModelUnloadRequest, parameters)
+def _over_http(path: str, body: Any) -> http_calls.RawCall:
+    if body is GET:
+        return http_calls.get(path)
+    return http_calls.post(path, body if isinstance(body, bytes) else http_calls.as_json(body))
 
 
-def _repository(method: str, kind: Any, parameters: dict[str, Any]) -> raw_grpc.RawCall:
-    made = kind(model_name=parameters.pop("model", MODEL))
+HTTP = {name: _over_http(*row) for name, row in _HTTP.items()}
+HTTP["PUT of log settings"] = http_calls.call("PUT", _LOG, body=b"{}")
+
+# --- over gRPC -----------------------------------------------------------------------------------
+
+
+def _repository(method: str, model: str, parameters: Mapping[str, Any]) -> raw_grpc.RawCall:
+    made = getattr(pb, f"{method}Request")(model_name=model)
     kinds = {bool: "bool_param", int: "int64_param", bytes: "bytes_param", str: "string_param"}
     for name, value in parameters.items():
         setattr(made.parameters[name], kinds[type(value)], value)
     return unary(method, made)
+
+
+def _load(model: str = MODEL, /, **parameters: Any) -> raw_grpc.RawCall:
+    return _repository("RepositoryModelLoad", model, parameters)
+
+
+def _unload(model: str, /, **parameters: Any) -> raw_grpc.RawCall:
+    return _repository("RepositoryModelUnload", model, parameters)
 
 
 def _trace(model: str = "", **settings: list[str]) -> raw_grpc.RawCall:
@@ -43,160 +162,37 @@ def _trace(model: str = "", **settings: list[str]) -> raw_grpc.RawCall:
 
 
 def _log(**settings: Any) -> raw_grpc.RawCall:
+    """What is None has no value."""
     made = pb.LogSettingsRequest()
     kinds = {bool: "bool_param", int: "uint32_param", str: "string_param"}
     for name, value in settings.items():
-        setattr(made.settings[name], kinds[type(value)], value)
+        if value is None:
+            made.settings[name].SetInParent()
+        else:
+            setattr(made.settings[name], kinds[type(value)], value)
     return unary("LogSettings", made)
 
 
-def _without_value(name: str) -> pb.LogSettingsRequest:
-    made = pb.LogSettingsRequest()
-    made.settings[name].SetInParent()
-    return made
+def _memory(method: str, kind: str = "System", **fields: Any) -> raw_grpc.RawCall:
+    name = f"{kind}SharedMemory{method}"
+    return unary(name, getattr(pb, f"{name}Request")(**fields))
 
 
-HTTP: dict[str, http_calls.RawCall] = {
-    "load": _post(_LOAD, b""),
-    "load of an unknown model": _post("/v2/repository/models/nothing/load", b""),
-    "load of an unknown model with a configuration": _post(
-        "/v2/repository/models/nothing/load", {"parameters": {"config": "{}"}}
-    ),
-    "a config that is no JSON": _post(_LOAD, {"parameters": {"config": "{"}}),
-    "a config that is empty": _post(_LOAD, {"parameters": {"config": ""}}),
-    "a config of words": _post(_LOAD, {"parameters": {"config": "max_batch_size: 1"}}),
-    "a config with an unknown field": _post(_LOAD, {"parameters": {"config": '{"nothing": 1}'}}),
-    "a config with a wrong value": _post(
-        _LOAD, {"parameters": {"config": '{"max_batch_size": "many"}'}}
-    ),
-    "a config that is a list": _post(_LOAD, {"parameters": {"config": "[]"}}),
-    "a config as an object": _post(_LOAD, {"parameters": {"config": {"backend": "python"}}}),
-    "a config as a number": _post(_LOAD, {"parameters": {"config": 7}}),
-    "a config of another model": _post(_LOAD, {"parameters": {"config": '{"name": "other"}'}}),
-    "a config with an unknown data type": _post(
-        _LOAD, {"parameters": {"config": '{"input": [{"name": "x", "data_type": "TYPE_X"}]}'}}
-    ),
-    "a config whose version is not there": _post(
-        _LOAD,
-        {"parameters": {"config": '{"version_policy": {"specific": {"versions": [7]}}}'}},
-    ),
-    "a config of null": _post(_LOAD, {"parameters": {"config": None}}),
-    "a config with an unknown backend": _post(
-        _LOAD, {"parameters": {"config": '{"backend": "nothing"}'}}
-    ),
-    "an unknown parameter of a load": _post(_LOAD, {"parameters": {"colour": "red"}}),
-    "an unload parameter of a load": _post(_LOAD, {"parameters": {"unload_dependents": True}}),
-    "parameters as a list": _post(_LOAD, {"parameters": []}),
-    "parameters as a number": _post(_LOAD, {"parameters": 7}),
-    "parameters of null": _post(_LOAD, {"parameters": None}),
-    "a load of no JSON": _post(_LOAD, b"{"),
-    "a load of a list": _post(_LOAD, b"[]"),
-    "a load of blanks": _post(_LOAD, b"  "),
-    "load of a model whose folder is broken": _post("/v2/repository/models/broken/load", b""),
-    "load of a model whose code is broken": _post("/v2/repository/models/failing/load", b""),
-    "load, afterwards": _post(_LOAD, b""),
-    "unload of an unknown model": _post("/v2/repository/models/nothing/unload", b""),
-    "dependents as a word": _post(
-        "/v2/repository/models/other/unload", {"parameters": {"unload_dependents": "yes"}}
-    ),
-    "an unknown parameter of an unload": _post(
-        "/v2/repository/models/other/unload", {"parameters": {"colour": "red"}}
-    ),
-    "trace settings": http_calls.get("/v2/trace/setting"),
-    "trace settings of a model": http_calls.get(f"/v2/models/{MODEL}/trace/setting"),
-    "trace settings of an unknown model": http_calls.get("/v2/models/nothing/trace/setting"),
-    "a trace file": _post("/v2/trace/setting", {"trace_file": "/tmp/x"}),
-    "a trace file of a model": _post(f"/v2/models/{MODEL}/trace/setting", {"trace_file": "/tmp/x"}),
-    "a trace file of an unknown model": _post(
-        "/v2/models/nothing/trace/setting", {"trace_file": "/tmp/x"}
-    ),
-    "a trace file of null": _post("/v2/trace/setting", {"trace_file": None}),
-    "a trace file and a rate": _post(
-        "/v2/trace/setting", {"trace_rate": "8", "trace_file": "/tmp/x"}
-    ),
-    "a trace file as a number": _post("/v2/trace/setting", {"trace_file": 7}),
-    "a trace rate": _post("/v2/trace/setting", {"trace_rate": "7"}),
-    "a trace rate as a number": _post("/v2/trace/setting", {"trace_rate": 6}),
-    "a trace rate of words": _post("/v2/trace/setting", {"trace_rate": "often"}),
-    "a trace level": _post("/v2/trace/setting", {"trace_level": ["TIMESTAMPS"]}),
-    "a trace level of another kind": _post("/v2/trace/setting", {"trace_level": ["NOTHING"]}),
-    "a trace level as a word": _post("/v2/trace/setting", {"trace_level": "TIMESTAMPS"}),
-    "a trace level of numbers": _post("/v2/trace/setting", {"trace_level": [7]}),
-    "a trace count below zero": _post("/v2/trace/setting", {"trace_count": "-2"}),
-    "a trace level of null": _post("/v2/trace/setting", {"trace_level": None}),
-    "a trace mode": _post("/v2/trace/setting", {"trace_mode": "opentelemetry"}),
-    "an unknown trace setting": _post("/v2/trace/setting", {"colour": "red"}),
-    "a trace rate of a model": _post(f"/v2/models/{MODEL}/trace/setting", {"trace_rate": "5"}),
-    "trace settings back": _post(
-        "/v2/trace/setting", {"trace_rate": None, "trace_level": None, "trace_count": None}
-    ),
-    "trace settings of a list": _post("/v2/trace/setting", b"[]"),
-    "trace settings of no JSON": _post("/v2/trace/setting", b"{"),
-    "trace settings of nothing": _post("/v2/trace/setting", b""),
-    "log settings": http_calls.get("/v2/logging"),
-    "a log file": _post("/v2/logging", {"log_file": "/tmp/x"}),
-    "a log file of null": _post("/v2/logging", {"log_file": None}),
-    "a log file as a number": _post("/v2/logging", {"log_file": 7}),
-    "a log file and a level": _post("/v2/logging", {"log_verbose_level": 1, "log_file": "/tmp/x"}),
-    "a log level": _post("/v2/logging", {"log_verbose_level": 1}),
-    "a log level as a word": _post("/v2/logging", {"log_verbose_level": "1"}),
-    "a log level below zero": _post("/v2/logging", {"log_verbose_level": -1}),
-    "a log switch as a word": _post("/v2/logging", {"log_info": "yes"}),
-    "a log format": _post("/v2/logging", {"log_format": "ISO8601"}),
-    "an unknown log format": _post("/v2/logging", {"log_format": "nothing"}),
-    "an unknown log setting": _post("/v2/logging", {"colour": "red"}),
-    "a log level beyond 32 bits": _post("/v2/logging", {"log_verbose_level": 2**32}),
-    "a log level that is a fraction": _post("/v2/logging", {"log_verbose_level": 1.5}),
-    "a log level of 2**31": _post("/v2/logging", {"log_verbose_level": 2**31}),
-    "log settings of null": _post("/v2/logging", {"log_info": None}),
-    "log settings back": _post("/v2/logging", {"log_verbose_level": 0, "log_format": "default"}),
-    "log settings of a list": _post("/v2/logging", b"[]"),
-    "log settings of no JSON": _post("/v2/logging", b"{"),
-    "log settings of nothing": _post("/v2/logging", b""),
-    "shared memory": http_calls.get("/v2/systemsharedmemory/status"),
-    "shared memory of an unknown region": http_calls.get("/v2/systemsharedmemory/region/x/status"),
-    "a region that is not there": _post(
-        "/v2/systemsharedmemory/region/x/register", {"key": "/nothing", "offset": 0, "byte_size": 8}
-    ),
-    "a region without a key": _post("/v2/systemsharedmemory/region/x/register", {"byte_size": 8}),
-    "a region of nothing": _post("/v2/systemsharedmemory/region/x/register", b""),
-    "unregister": _post("/v2/systemsharedmemory/region/x/unregister", b""),
-    "unregister all": _post("/v2/systemsharedmemory/unregister", b""),
-    "register without a name": _post("/v2/systemsharedmemory/register", {"key": "/nothing"}),
-    "CUDA memory": http_calls.get("/v2/cudasharedmemory/status"),
-    "a CUDA region": _post(
-        "/v2/cudasharedmemory/region/x/register",
-        {"raw_handle": {"b64": "AAAA"}, "device_id": 0, "byte_size": 8},
-    ),
-    "unregister all CUDA memory": _post("/v2/cudasharedmemory/unregister", b""),
-    "GET of a load": http_calls.get(_LOAD),
-    "PUT of log settings": http_calls.call("PUT", "/v2/logging", body=b"{}"),
-}
 GRPC: dict[str, raw_grpc.RawCall] = {
     "load": _load(),
-    "load of an unknown model": _load(model="nothing"),
-    "load of an unknown model with a configuration": _load(model="nothing", config="{}"),
-    "load of no model": _load(model=""),
-    "load of a model whose folder is broken": _load(model="broken"),
-    "load of a model whose code is broken": _load(model="failing"),
-    "a config that is no JSON": _load(config="{"),
-    "a config that is empty": _load(config=""),
-    "a config of words": _load(config="max_batch_size: 1"),
-    "a config with an unknown field": _load(config='{"nothing": 1}'),
-    "a config that is a list": _load(config="[]"),
-    "a config as a number": _load(config=7),
+    "load of an unknown model": _load("nothing"),
+    "load of an unknown model with a configuration": _load("nothing", config="{}"),
+    "load of no model": _load(""),
+    "load of a model whose folder is broken": _load("broken"),
+    "load of a model whose code is broken": _load("failing"),
+    **{f"a config {what}": _load(config=config) for what, config in _CONFIGS.items()},
     "a config as a truth": _load(config=True),
     "a config as bytes": _load(config=b"{}"),
-    "a config of another model": _load(config='{"name": "other"}'),
-    "a config with an unknown data type": _load(
-        config='{"input": [{"name": "x", "data_type": "TYPE_X"}]}'
-    ),
-    "a config with an unknown backend": _load(config='{"backend": "nothing"}'),
     "an unknown parameter of a load": _load(colour="red"),
     "load, afterwards": _load(),
-    "unload of an unknown model": _unload(model="nothing"),
-    "dependents as a word": _unload(model="other", unload_dependents="yes"),
-    "an unknown parameter of an unload": _unload(model="other", colour="red"),
+    "unload of an unknown model": _unload("nothing"),
+    "dependents as a word": _unload("other", unload_dependents="yes"),
+    "an unknown parameter of an unload": _unload("other", colour="red"),
     "garbage as a load": unary("RepositoryModelLoad", b"\xff\xff"),
     "trace settings": _trace(),
     "trace settings of a model": _trace(MODEL),
@@ -224,39 +220,21 @@ GRPC: dict[str, raw_grpc.RawCall] = {
     "a log format": _log(log_format="ISO8601"),
     "an unknown log format": _log(log_format="nothing"),
     "an unknown log setting": _log(colour="red"),
-    "a log setting without a value": unary("LogSettings", _without_value("log_info")),
-    "a log file without a value": unary("LogSettings", _without_value("log_file")),
+    "a log setting without a value": _log(log_info=None),
+    "a log file without a value": _log(log_file=None),
     "a log level of 2**31": _log(log_verbose_level=2**31),
     "log settings back": _log(log_verbose_level=0, log_format="default"),
-    "shared memory": unary("SystemSharedMemoryStatus"),
-    "shared memory of an unknown region": unary(
-        "SystemSharedMemoryStatus", pb.SystemSharedMemoryStatusRequest(name="x")
-    ),
-    "a region without a name": unary("SystemSharedMemoryRegister"),
-    "a region that is not there": unary(
-        "SystemSharedMemoryRegister",
-        pb.SystemSharedMemoryRegisterRequest(name="x", key="/nothing", byte_size=8),
-    ),
-    "a region without a name that is not there": unary(
-        "SystemSharedMemoryRegister",
-        pb.SystemSharedMemoryRegisterRequest(key="/nothing", byte_size=8),
-    ),
-    "a region without a size": unary(
-        "SystemSharedMemoryRegister",
-        pb.SystemSharedMemoryRegisterRequest(name="x", key="/nothing"),
-    ),
-    "unregister": unary(
-        "SystemSharedMemoryUnregister", pb.SystemSharedMemoryUnregisterRequest(name="x")
-    ),
-    "unregister all": unary("SystemSharedMemoryUnregister"),
-    "CUDA memory": unary("CudaSharedMemoryStatus"),
-    "CUDA memory of an unknown region": unary(
-        "CudaSharedMemoryStatus", pb.CudaSharedMemoryStatusRequest(name="x")
-    ),
-    "a CUDA region without a name": unary("CudaSharedMemoryRegister"),
-    "a CUDA region": unary(
-        "CudaSharedMemoryRegister",
-        pb.CudaSharedMemoryRegisterRequest(name="x", raw_handle=b"\0\0\0", byte_size=8),
-    ),
-    "unregister all CUDA memory": unary("CudaSharedMemoryUnregister"),
+    "shared memory": _memory("Status"),
+    "shared memory of an unknown region": _memory("Status", name="x"),
+    "a region without a name": _memory("Register"),
+    "a region that is not there": _memory("Register", name="x", key="/nothing", byte_size=8),
+    "a region without a name that is not there": _memory("Register", key="/nothing", byte_size=8),
+    "a region without a size": _memory("Register", name="x", key="/nothing"),
+    "unregister": _memory("Unregister", name="x"),
+    "unregister all": _memory("Unregister"),
+    "CUDA memory": _memory("Status", "Cuda"),
+    "CUDA memory of an unknown region": _memory("Status", "Cuda", name="x"),
+    "a CUDA region without a name": _memory("Register", "Cuda"),
+    "a CUDA region": _memory("Register", "Cuda", name="x", raw_handle=b"\0\0\0", byte_size=8),
+    "unregister all CUDA memory": _memory("Unregister", "Cuda"),
 }

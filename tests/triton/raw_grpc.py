@@ -93,24 +93,23 @@ def _text(metadata: object) -> tuple[tuple[str, str], ...]:
 
 
 def infer(
-    model: str = "types",
+    model: str = "mirror",
     *,
     version: str = "1",
-    values: Any = None,
+    values: Any = (3, 4),
     datatype: str = "FP32",
     shape: tuple[int, ...] | None = None,
     name: str = "",
     request_id: str = "",
     parameters: dict[str, Any] | None = None,
 ) -> pb.ModelInferRequest:
-    """A request with one tensor; without values it is two numbers."""
+    """A request with one tensor; numbers in a tuple are FP32."""
     made = pb.ModelInferRequest(model_name=model, model_version=version, id=request_id)
-    data = np.array([3, 4], np.float32) if values is None else values
-    raw = data if isinstance(data, bytes) else np.asarray(data).tobytes()
+    data = np.array(values, np.float32) if isinstance(values, tuple) else values
     dims = shape if shape is not None else (2 if isinstance(data, bytes) else len(data),)
-    default = "x" if model in ("repeat", "count", "gone") else f"in_{datatype}"
+    default = datatype if model == "mirror" else "x"
     made.inputs.add(name=name or default, datatype=datatype, shape=dims)
-    made.raw_input_contents.append(raw)
+    made.raw_input_contents.append(data if isinstance(data, bytes) else data.tobytes())
     for key, value in (parameters or {}).items():
         kind = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}
         setattr(made.parameters[key], kind[type(value)], value)

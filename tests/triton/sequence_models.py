@@ -1,6 +1,5 @@
 """Models that add up what each sequence brings, and say which process did it."""
 
-from .client_models import ONE
 from .fronting import Model
 
 _CODE = """
@@ -26,17 +25,15 @@ class TritonPythonModel:
         here = np.full(x.shape, str(os.getpid()).encode(), np.object_)
         return utils.InferenceResponse([utils.Tensor("sum", said), utils.Tensor("here", here)])
 """
-_CONFIG = (
-    """
+_CONFIG = """
 backend: "python"
 max_batch_size: 8
 input [ { name: "x" data_type: TYPE_FP32 dims: [ 1 ] } ]
 output [ { name: "sum" data_type: TYPE_FP32 dims: [ 1 ] } ]
 output [ { name: "here" data_type: TYPE_STRING dims: [ 1 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
 version_policy { all { } }
 """
-    + ONE
-)
 _BATCHING = """
 sequence_batching {
   max_sequence_idle_microseconds: 60000000
@@ -49,4 +46,3 @@ sequence_batching {
 SUMS = Model("sums", _CODE, _CONFIG + _BATCHING)
 SPLIT = Model("split", _CODE, _CONFIG + _BATCHING, versions=(1, 2), split="1=50 2=50")
 PLAIN = Model("plain", _CODE, _CONFIG, versions=(1, 2), split="1=50 2=50")
-MODELS = (SUMS, SPLIT, PLAIN)

@@ -9,8 +9,6 @@ refused is each library's own affair.
 """
 
 import asyncio
-import time
-from collections.abc import Iterator
 
 import pytest
 from builders import until
@@ -28,12 +26,9 @@ from grpc_wire import (
     message,
     settings,
 )
-from tritonclient.grpc import InferenceServerClient
 
-from .conftest import BareTritonFactory, load
-from .fronting import front
+from .conftest import Beside
 from .grpc_calls import CALLS
-from .grpc_models import MODELS
 from .raw_grpc import PATIENCE, Heard, infer, make, stream, unary
 
 pytestmark = pytest.mark.triton
@@ -70,24 +65,6 @@ KNOWN = {
 }
 
 
-@pytest.fixture(scope="module")
-def beside(
-    bare_triton_factory: BareTritonFactory, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, str]]:
-    """A Triton, and the gateway in front of it."""
-    triton = bare_triton_factory()
-    for model in MODELS:
-        model.write(triton.repository)
-        load(triton, model.name)
-    with InferenceServerClient(triton.grpc) as client:
-        client.unload_model("gone")
-        end = time.monotonic() + PATIENCE
-        while client.is_model_ready("gone") or not client.is_server_ready():
-            assert time.monotonic() < end, "it is not unloaded"
-    with front(tmp_path_factory.mktemp("front"), [triton], MODELS) as running:
-        yield triton.grpc, running.grpc
-
-
 def told(heard: Heard) -> str:
     """An answer as people can compare it."""
     return "\n".join(
@@ -100,10 +77,10 @@ def told(heard: Heard) -> str:
     )
 
 
-def test_calls_are_answered_as_triton_answers_them(beside: tuple[str, str]) -> None:
+def test_calls_are_answered_as_triton_answers_them(beside: Beside) -> None:
     surprises = []
     for name, call in CALLS.items():
-        directly, through = (make(call, address) for address in beside)
+        directly, through = (make(call, address) for address in beside.grpc)
         same = (directly, directly.keys) == (through, through.keys)
         if same and name in KNOWN:
             surprises.append(f"{name}: no difference any more: {KNOWN[name]}")
@@ -113,12 +90,12 @@ def test_calls_are_answered_as_triton_answers_them(beside: tuple[str, str]) -> N
 
 
 def test_a_deadline_that_passes_has_the_status_that_it_has_directly(
-    beside: tuple[str, str],
+    beside: Beside,
 ) -> None:
     """The words may be those of the client's own library, when it is the first to notice."""
-    request = infer(parameters={"seconds": 0.6})
+    request = infer("slow", values=(0.6,))
     for call in (unary("ModelInfer", request, timeout=0.3), stream(request, timeout=0.3)):
-        assert [make(call, address).code for address in beside] == [4, 4], call.method
+        assert [make(call, address).code for address in beside.grpc] == [4, 4], call.method
 
 
 # --- odd heads and frames -----------------------------------------------------------------------
@@ -210,10 +187,10 @@ async def answer_to(address: str, frames: tuple[bytes, ...]) -> bytes | None:
     return bytes(heard.body) if heard.status == 0 else None
 
 
-def test_odd_frames_are_taken_or_refused_as_by_triton(beside: tuple[str, str]) -> None:
+def test_odd_frames_are_taken_or_refused_as_by_triton(beside: Beside) -> None:
     surprises = []
     for name, frames in FRAMES.items():
-        directly, through = (asyncio.run(answer_to(address, frames)) for address in beside)
+        directly, through = (asyncio.run(answer_to(address, frames)) for address in beside.grpc)
         if (through != directly) != (name in REFUSED_OTHERWISE):
             surprises.append((name, directly, through, REFUSED_OTHERWISE.get(name)))
     assert surprises == []

@@ -22,13 +22,10 @@ import tritonclient.grpc.aio as grpc
 import tritonclient.http as blocking_http
 import tritonclient.http.aio as http
 from harness import until
-from tritonclient.utils import InferenceServerException
 
-from .client_models import TOLD
-from .clients import plain
-from .conftest import BareTriton, BareTritonFactory, load
+from .conftest import BareTriton, BareTritonFactory, hold
 from .fronting import Front, front
-from .sequence_models import MODELS
+from .sequence_models import PLAIN, SPLIT
 
 pytestmark = pytest.mark.triton
 
@@ -70,10 +67,8 @@ def two(
 ) -> Iterator[Two]:
     tritons = (bare_triton_factory(), bare_triton_factory())
     for triton in tritons:
-        for model in (*MODELS, TOLD):
-            model.write(triton.repository)
-            load(triton, model.name)
-    with front(tmp_path_factory.mktemp("front"), tritons, (*MODELS, TOLD)) as running:
+        hold(triton, (PLAIN, SPLIT))
+    with front(tmp_path_factory.mktemp("front"), tritons, (PLAIN, SPLIT)) as running:
         yield Two(tritons, running)
 
 
@@ -127,7 +122,6 @@ FORMS: dict[str, Callable[[Any, Any], Send]] = {
     "grpc": lambda _, grpc: over_grpc(grpc),
     "grpc gzip": lambda _, grpc: over_grpc(grpc, compression_algorithm="gzip"),
 }
-ONE_OF_EACH = ("http json", "grpc")
 
 
 def through(two: Two, act: Callable[[Any, Any], Awaitable[T]]) -> T:
@@ -146,23 +140,6 @@ def through(two: Two, act: Callable[[Any, Any], Awaitable[T]]) -> T:
     return said
 
 
-async def whole(send: Send, model: str, identity: Identity) -> list[Answer]:
-    """One sequence, step by step."""
-    return [await send(model, number, identity) for number in range(STEPS)]
-
-
-def many(
-    two: Two, form: str, model: str, identities: list[Identity]
-) -> dict[Identity, list[Answer]]:
-    """Many sequences at once, in this form."""
-
-    async def act(*both: Any) -> list[list[Answer]]:
-        send = FORMS[form](*both)
-        return await asyncio.gather(*(whole(send, model, identity) for identity in identities))
-
-    return dict(zip(identities, through(two, act), strict=True))
-
-
 def check(sequences: dict[Identity, list[Answer]]) -> None:
     """Every sequence has the right sums, all from one process and one version."""
     for identity, answers in sequences.items():
@@ -170,27 +147,40 @@ def check(sequences: dict[Identity, list[Answer]]) -> None:
         assert len({(answer.here, answer.version) for answer in answers}) == 1, identity
 
 
-def processes(sequences: dict[Identity, list[Answer]]) -> set[str]:
+def places(sequences: dict[Identity, list[Answer]]) -> set[str]:
+    """The processes that answered: one for each version on each replica."""
     return {answer.here for answers in sequences.values() for answer in answers}
 
 
-def test_a_whole_sequence_stays_on_one_replica_while_others_go_on(two: Two) -> None:
-    for form in FORMS:
-        identities = NUMBERS + WORDS + (BEYOND if form.startswith("http") else [])
-        told = many(two, form, "sums", identities)
-        check(told)
-        assert len(processes(told)) == 2, form
+@pytest.mark.parametrize("form", FORMS)
+def test_a_sequence_stays_on_one_replica_and_version_while_others_go_on(
+    two: Two, form: str
+) -> None:
+    identities = NUMBERS + WORDS + (BEYOND if form.startswith("http") else [])
+
+    async def act(*both: Any) -> list[list[Answer]]:
+        send = FORMS[form](*both)
+
+        async def whole(identity: Identity) -> list[Answer]:
+            return [await send("split", number, identity) for number in range(STEPS)]
+
+        return await asyncio.gather(*map(whole, identities))
+
+    told = dict(zip(identities, through(two, act), strict=True))
+    check(told)
+    versions = [answers[0].version for answers in told.values()]
+    assert 5 < versions.count("1") < len(identities) - 5
+    assert len(places(told)) == 4
 
 
-@pytest.mark.parametrize("model", ["sums", "split"])
-def test_one_stream_carries_many_sequences(two: Two, model: str) -> None:
+def test_one_stream_carries_many_sequences(two: Two) -> None:
     identities = [*NUMBERS, *WORDS]
 
     async def asked() -> AsyncIterator[dict[str, Any]]:
         for number in range(STEPS):
             for place, identity in enumerate(identities):
                 more = step(number, identity) | {"request_id": str(place)}
-                yield {"model_name": model, "inputs": x(grpc, number), **more}
+                yield {"model_name": "split", "inputs": x(grpc, number), **more}
 
     async def act(_: Any, client: Any) -> dict[Identity, list[Answer]]:
         told: dict[Identity, list[Answer]] = {identity: [] for identity in identities}
@@ -201,114 +191,56 @@ def test_one_stream_carries_many_sequences(two: Two, model: str) -> None:
 
     told = through(two, act)
     check(told)
-    assert len(processes(told)) == (2 if model == "sums" else 4)
-
-
-def test_the_split_draws_one_version_for_each_sequence(two: Two) -> None:
-    identities = [*range(1000, 1030), *WORDS]
-    for form in ONE_OF_EACH:
-        told = many(two, form, "split", identities)
-        check(told)
-        versions = [answers[0].version for answers in told.values()]
-        assert 10 < versions.count("1") < len(identities) - 10, form
-        assert len(processes(told)) == 4, form
+    assert len(places(told)) == 4
 
 
 def test_a_sequence_may_change_its_protocol_on_the_way(two: Two) -> None:
     async def act(*both: Any) -> dict[Identity, list[Answer]]:
         forms = ("http json", "grpc", "http gzip", "http binary")
         sends = [FORMS[form](*both) for form in forms]
-        told: dict[Identity, list[Answer]] = {}
-        for identity in (*NUMBERS, *WORDS):
-            told[identity] = [
-                await send("split", number, identity) for number, send in enumerate(sends)
-            ]
-        return told
+        return {
+            identity: [await send("split", number, identity) for number, send in enumerate(sends)]
+            for identity in (*NUMBERS, *WORDS)
+        }
 
     check(through(two, act))
 
 
-def test_a_number_and_a_word_with_the_same_digits_are_two_sequences(two: Two) -> None:
-    async def act(*both: Any) -> list[list[float]]:
-        said = []
-        for form in ("http json", "grpc"):
-            send, sums = FORMS[form](*both), []
-            for number in range(STEPS):
-                for identity in (7, "7", 7, "7") if number in (1, 2) else (7, "7"):
-                    sums.append((await send("sums", number, identity)).sum)
-            said.append(sums)
-        return said
-
-    expected = [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0, 6.0, 9.0, 9.0]
-    assert through(two, act) == [expected, expected]
-
-
-@pytest.mark.parametrize("form", ONE_OF_EACH)
+@pytest.mark.parametrize("form", ["http json", "grpc"])
 def test_a_model_without_sequences_is_called_as_if_there_were_no_id(two: Two, form: str) -> None:
-    """Each call is drawn and balanced by itself: two versions on two replicas are four places."""
+    """Each call is drawn and balanced by itself."""
 
-    async def act(*both: Any) -> set[tuple[str, str]]:
+    async def act(*both: Any) -> list[Answer]:
         send = FORMS[form](*both)
-        told = [await send("plain", 1, 7) for _ in range(60)]
-        return {(answer.here, answer.version) for answer in told}
+        return [await send("plain", 1, 7) for _ in range(60)]
 
-    assert len(through(two, act)) == 4
-
-
-@pytest.mark.parametrize("form", ONE_OF_EACH)
-def test_what_triton_says_of_a_sequence_without_beginning_or_id_is_passed_on(
-    two: Two, form: str
-) -> None:
-    async def refused(client: Any, module: Any, **given: Any) -> tuple[str | None, str]:
-        with pytest.raises(InferenceServerException) as caught:
-            await client.infer("sums", x(module, 1), **given)
-        return caught.value.status(), caught.value.message()
-
-    async def act(over_http: Any, over_grpc: Any) -> list[Any]:
-        client, module = (over_http, http) if form == "http json" else (over_grpc, grpc)
-        return [
-            await refused(client, module, sequence_id=77),
-            await refused(client, module, sequence_id="no-such"),
-            await refused(client, module),
-        ]
-
-    async def directly() -> list[Any]:
-        async with (
-            http.InferenceServerClient(two.tritons[0].http) as over_http,
-            grpc.InferenceServerClient(two.tritons[0].grpc) as over_grpc,
-        ):
-            return await act(over_http, over_grpc)
-
-    said = through(two, act)
-    assert said == asyncio.run(directly())
-    assert "must specify the START flag" in said[0][1]
+    assert len(places({7: through(two, act)})) == 4
 
 
-# --- statistics, and questions to the fleet ------------------------------------------------------
+# --- statistics ----------------------------------------------------------------------------------
 
 CALLS = 12
-BOTH = pytest.mark.parametrize("module", [blocking_http, blocking_grpc], ids=["http", "grpc"])
 
 
 def counted(module: Any, address: str) -> int:
     """How many calls of version 1 have gone well."""
     with module.InferenceServerClient(address) as client:
-        [version] = plain(client.get_inference_statistics("told", "1"))["model_stats"]
-    return int(version["inference_stats"]["success"].get("count", 0))
+        said = client.get_inference_statistics("plain", "1")
+    if module is blocking_grpc:
+        return int(said.model_stats[0].inference_stats.success.count)
+    return int(said["model_stats"][0]["inference_stats"]["success"]["count"])
 
 
 def call(module: Any, gateway: str) -> None:
     """Triton counts a call a moment after it has answered."""
     before = counted(module, gateway)
-    given = [module.InferInput("x", [1], "FP32")]
-    given[0].set_data_from_numpy(np.array([1], np.float32))
     with module.InferenceServerClient(gateway) as client:
         for _ in range(CALLS):
-            client.infer("told", given, model_version="1")
+            client.infer("plain", x(module, 1), model_version="1")
     until(lambda: counted(module, gateway) >= before + CALLS)
 
 
-@BOTH
+@pytest.mark.parametrize("module", [blocking_http, blocking_grpc], ids=["http", "grpc"])
 def test_statistics_are_the_sums_of_all_replicas(two: Two, module: Any) -> None:
     gateway, *tritons = two.addresses(module)
     before = [counted(module, address) for address in tritons]
@@ -319,35 +251,11 @@ def test_statistics_are_the_sums_of_all_replicas(two: Two, module: Any) -> None:
     assert all(now > then for now, then in zip(after, before, strict=True))
 
 
-@BOTH
-def test_questions_have_the_answer_of_one_triton(two: Two, module: Any) -> None:
-    answers = []
-    for address in two.addresses(module)[:2]:
-        with module.InferenceServerClient(address) as client:
-            index = plain(client.get_model_repository_index())
-            index = sorted(index["models"] if module is blocking_grpc else index, key=str)
-            statistics = plain(client.get_inference_statistics())
-            [models] = statistics.values()
-            answers.append(
-                (
-                    index,
-                    sorted((one["name"], one["version"]) for one in models),
-                    plain(client.get_server_metadata()),
-                    plain(client.get_model_metadata("told")),
-                    plain(client.get_model_config("told")),
-                    client.is_model_ready("told", "2"),
-                )
-            )
-    gateway, alone = answers
-    assert gateway == alone
-    assert {("told", "1"), ("told", "2")} <= set(gateway[1])
-
-
 def test_counters_only_rise_though_those_of_one_triton_begin_anew(two: Two) -> None:
     gateway, *tritons = two.addresses(blocking_http)
     call(blocking_http, gateway)
     all_calls, _, second = (counted(blocking_http, address) for address in (gateway, *tritons))
     with blocking_http.InferenceServerClient(tritons[0]) as client:
-        client.load_model("told")
+        client.load_model("plain")
     assert [counted(blocking_http, address) for address in tritons] == [0, second]
     assert counted(blocking_http, gateway) == all_calls

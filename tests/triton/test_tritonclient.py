@@ -1,13 +1,13 @@
 """NVIDIA's clients, unchanged: through the gateway they get what they get from Triton.
 
 The differential tests compare each form of a call byte by byte; these are about what the clients'
-own code does with connections, streams, time limits, errors and keys.
+own code does with connections, streams, time limits and errors. `test_fleet` uses their asyncio
+clients.
 """
 
 import queue
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -16,16 +16,14 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc
 import tritonclient.http as http
-from tritonclient.grpc import InferenceServerClientPlugin, service_pb2, service_pb2_grpc
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
-from serve.core.access import ApiKey, Role
 from serve.tensors import codec
 
-from .client_models import MODELS, VALUES
-from .clients import plain, read, tensor, x
 from .conftest import Beside
-from .fronting import Front, front
 
 pytestmark = pytest.mark.triton
 
@@ -56,20 +54,30 @@ def through(beside: Beside, act: Callable[[grpc.InferenceServerClient], T]) -> T
     return result
 
 
+def x(module: ModuleType, values: Any) -> list[Any]:
+    """The input x of a model: one number, or some."""
+    array = np.atleast_1d(np.asarray(values, np.float32))
+    made = module.InferInput("x", list(array.shape), "FP32")
+    made.set_data_from_numpy(array)
+    return [made]
+
+
+def read(answer: Any) -> dict[str, Any]:
+    """Everything that an answer of either protocol holds, in values that can be compared."""
+    head = answer.get_response()
+    if isinstance(head, Message):
+        head = MessageToDict(head, preserving_proto_field_name=True)
+    for output in head.get("outputs", ()):
+        values = answer.as_numpy(output["name"])
+        output["values"] = (values.dtype.name, values.shape, values.tolist())
+    return dict(head)
+
+
 def refused(act: Callable[[], object]) -> tuple[str | None, str]:
     """Status and message of the client's exception."""
     with pytest.raises(InferenceServerException) as caught:
         act()
     return caught.value.status(), caught.value.message()
-
-
-@pytest.mark.slow
-@BOTH
-def test_tensors_of_every_datatype_come_back_unchanged(beside: Beside, module: ModuleType) -> None:
-    given = [tensor(module, kind, values) for kind, values in VALUES.items()]
-    answer = same(beside, module, lambda client: read(client.infer("mirror", given)))
-    outputs = {each["name"]: each["values"][2] for each in answer["outputs"]}
-    assert outputs == {f"out_{kind}": values.tolist() for kind, values in VALUES.items()}
 
 
 @BOTH
@@ -96,21 +104,6 @@ def test_the_options_of_a_call_reach_the_model(beside: Beside, module: ModuleTyp
 
 
 @BOTH
-def test_outputs_and_classes_are_those_that_were_requested(
-    beside: Beside, module: ModuleType
-) -> None:
-    def act(client: Any) -> dict[str, Any]:
-        given = [tensor(module, kind, VALUES[kind]) for kind in ("FP32", "INT8", "BYTES")]
-        classes = module.InferRequestedOutput("out_FP32", class_count=2)
-        outputs = [classes, module.InferRequestedOutput("out_INT8")]
-        return read(client.infer("mirror", given, outputs=outputs))
-
-    classes, integers = same(beside, module, act)["outputs"]
-    assert classes["values"][2] == [b"0.100000:1:one", b"0.000000:2:two"]
-    assert integers["values"][2] == VALUES["INT8"].tolist()
-
-
-@BOTH
 def test_calls_that_are_made_at_once_all_get_their_own_answer(
     beside: Beside, module: ModuleType
 ) -> None:
@@ -133,57 +126,6 @@ def test_calls_that_are_made_at_once_all_get_their_own_answer(
     act, options = (over_http, {"concurrency": 8}) if module is http else (over_grpc, {})
     answers = same(beside, module, act, **options)
     assert [answer["id"] for answer in answers] == [str(n) for n in range(40)]
-
-
-@BOTH
-def test_the_server_describes_itself_and_its_models(beside: Beside, module: ModuleType) -> None:
-    def act(client: Any) -> list[Any]:
-        index = plain(client.get_model_repository_index())
-        return [
-            client.is_server_live(),
-            client.is_server_ready(),
-            plain(client.get_server_metadata()),
-            plain(client.get_model_metadata("told", "1")),
-            plain(client.get_model_config("mirror")),
-            sorted(index["models"] if module is grpc else index, key=str),
-            client.is_model_ready("told", "1"),
-            client.is_model_ready("told", "9"),
-            client.is_model_ready("nothing"),
-        ]
-
-    assert same(beside, module, act)[-3:] == [True, False, False]
-
-
-@BOTH
-def test_errors_have_the_status_and_the_words_of_triton(beside: Beside, module: ModuleType) -> None:
-    def act(client: Any) -> list[Any]:
-        one = x(module, 1)
-        output = module.InferRequestedOutput("no_such_output")
-        return [
-            refused(lambda: client.infer("nothing", one)),
-            refused(lambda: client.infer("told", one, model_version="9")),
-            refused(lambda: client.infer("told", [])),
-            refused(lambda: client.infer("told", x(module, -1), request_id="mine")),
-            refused(lambda: client.infer("repeat", one)),
-            refused(lambda: client.infer("told", one, outputs=[output])),
-            refused(lambda: client.infer("told", one, parameters={"triton_mine": 1})),
-            refused(lambda: client.get_model_metadata("nothing")),
-            refused(lambda: client.get_model_config("nothing")),
-            refused(lambda: client.get_inference_statistics("told", "9")),
-        ]
-
-    same(beside, module, act)
-
-
-@BOTH
-def test_management_is_refused_with_words_about_what_to_use_instead(
-    beside: Beside, module: ModuleType
-) -> None:
-    address = beside.front.http if module is http else beside.front.grpc
-    with module.InferenceServerClient(address) as client:
-        status, message = refused(lambda: client.load_model("told"))
-    assert status == ("403" if module is http else "StatusCode.UNIMPLEMENTED")
-    assert "servegate" in message
 
 
 # --- Time, and clients that leave ---------------------------------------------------------------
@@ -238,23 +180,6 @@ class Stream:
     def next(self) -> Any:
         result, error = self._came.get(timeout=PATIENCE)
         return read(result) if error is None else (error.status(), error.message())
-
-
-def test_a_decoupled_model_answers_as_often_as_it_is_told(beside: Beside) -> None:
-    """Its end repeats the version that was asked for: none, or the one that the gateway chose."""
-
-    def act(client: grpc.InferenceServerClient) -> list[Any]:
-        stream = Stream(client)
-        client.async_stream_infer("repeat", x(grpc, 5, 1), enable_empty_final_response=True)
-        *answers, last = (stream.next() for _ in range(6))
-        last.pop("model_version", None)
-        return [*answers, last]
-
-    *answers, last = same(beside, grpc, act)
-    values = [answer["outputs"][0]["values"][2] for answer in answers]
-    assert values == [[5.0 + number, 1.0 + number] for number in range(5)]
-    assert last["parameters"]["triton_final_response"] == {"bool_param": True}
-    assert "outputs" not in last
 
 
 def test_a_stream_goes_on_after_errors_and_gives_what_it_owes_when_it_is_stopped(
@@ -324,7 +249,7 @@ def test_tensors_of_any_size_come_back_unchanged(beside: Beside) -> None:
     with grpc.InferenceServerClient(beside.front.grpc) as client:
         for count in (1, 5_000, 300_000, 15_000_000):
             values = np.arange(count, dtype=np.float32)
-            answer = client.infer("shared", [tensor(grpc, "x", values)]).as_numpy("x")
+            answer = client.infer("shared", x(grpc, values)).as_numpy("x")
             assert np.array_equal(answer, values), count
 
 
@@ -390,75 +315,3 @@ def test_triton_survives_clients_that_leave_again_and_again(beside: Beside) -> N
     assert answer.raw_output_contents[0] == bytes(4000)
     beside.front.wait_idle()
     assert beside.triton.process.poll() is None
-
-
-# --- Keys ---------------------------------------------------------------------------------------
-
-UNKNOWN = "Request for unknown model: 'mirror' is not found"
-STATUSES = {http: ("401", "404"), grpc: ("StatusCode.UNAUTHENTICATED", "StatusCode.NOT_FOUND")}
-
-
-@dataclass(frozen=True, slots=True)
-class Guarded:
-    """A gateway that requires keys, and the secret of one for the model `told` alone."""
-
-    front: Front
-    secret: str
-
-    def address(self, module: ModuleType) -> str:
-        return self.front.http if module is http else self.front.grpc
-
-    @property
-    def header(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.secret}"}
-
-
-class Bearer(InferenceServerClientPlugin):  # type: ignore[misc]
-    """What the clients' documentation suggests to their users."""
-
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
-
-    def __call__(self, request: Any) -> None:
-        request.headers["authorization"] = f"Bearer {self._secret}"
-
-
-@pytest.fixture(scope="module")
-def guarded(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    key, secret = ApiKey.create(Role.PREDICTOR, ("told",))
-    state = tmp_path_factory.mktemp("guarded")
-    with front(state, [beside.triton], MODELS, keys=(key,)) as running:
-        yield Guarded(running, secret)
-
-
-@BOTH
-def test_a_key_opens_its_models_and_no_others_exist(guarded: Guarded, module: ModuleType) -> None:
-    without, unknown = STATUSES[module]
-    with module.InferenceServerClient(guarded.address(module)) as client:
-        assert client.is_server_live() and client.is_server_ready()
-        for act in (
-            lambda: client.infer("told", x(module, 1)),
-            lambda: client.infer("nothing", x(module, 1)),
-            lambda: client.get_model_metadata("told"),
-            lambda: client.get_model_repository_index(),
-            lambda: client.get_inference_statistics(),
-        ):
-            status, message = refused(act)
-            assert status == without and "a valid API key" in message
-        assert client.is_model_ready("told", headers=guarded.header)
-        assert not client.is_model_ready("mirror", headers=guarded.header)
-        closed = refused(lambda: client.infer("mirror", x(module, 1), headers=guarded.header))
-        assert closed == (unknown, UNKNOWN)
-        index = client.get_model_repository_index(headers=guarded.header)
-        assert "told" in str(index) and "mirror" not in str(index)
-        client.register_plugin(Bearer(guarded.secret))
-        assert client.infer("told", x(module, 1)).as_numpy("told") is not None
-
-
-def test_a_stream_sends_the_key_once(guarded: Guarded) -> None:
-    with grpc.InferenceServerClient(guarded.front.grpc) as client:
-        stream = Stream(client, headers=guarded.header)
-        for model in ("told", "mirror", "told"):
-            client.async_stream_infer(model, x(grpc, 1))
-        said = [stream.next() for _ in range(3)]
-    assert [each[1] for each in said if isinstance(each, tuple)] == [UNKNOWN]
