@@ -4,20 +4,16 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 import uvicorn
-from admin.api.uploads_scene import UploadsScene
+from admin.api.admin_scene import converting
 from builders import until
 from cli.commands import Done, servegate
 from workbench.conversion.queue.converting import HANGS, Jobbing
 
-from serve.admin.api.application import create
-from serve.workbench.conversion import feature as conversion
-from serve.workbench.conversion.queue.conversions import Conversions
 from serve.workbench.conversion.queue.job import Job, JobState
 
 T = TypeVar("T")
@@ -27,17 +23,8 @@ class Gateway:
     """A gateway in a thread: conversions, the pipeline, and the admin API."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "admin").mkdir()
         self.one = Jobbing(folder)
-        control = replace(
-            UploadsScene(folder / "admin").control,
-            models=self.one.scene.plane.models,
-            storage=self.one.scene.storage,
-            uploads=self.one.scene.uploads,
-            services={Conversions: self.one.conversions},
-            features=(conversion.web(),),
-        )
-        app = create(control, hosts=["127.0.0.1"])
+        app = converting(self.one)
         config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.loop: asyncio.AbstractEventLoop | None = None

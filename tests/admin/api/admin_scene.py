@@ -9,9 +9,11 @@ from typing import Any, TypeVar, cast
 
 import httpx2
 from builders import ControlPlane, replica, write_model
+from control.publishing import Scene as PublishingScene
 from evaluating_scene import Scene as EvaluatingScene
 from fastapi import APIRouter, FastAPI
 from trying_desk import Desk
+from workbench.conversion.queue.converting import Jobbing
 
 from serve.admin.api.application import create
 from serve.admin.api.context import AdminContext
@@ -25,6 +27,7 @@ from serve.control.restoration import RestoreCommands
 from serve.core.replicas import Replica
 from serve.triton.metrics import ReplicaScrape
 from serve.workbench.conversion import feature as conversion
+from serve.workbench.conversion.queue.conversions import Conversions
 from serve.workbench.evaluation import feature as evaluation
 from serve.workbench.evaluation.datasets import Datasets
 from serve.workbench.evaluation.evaluations import Evaluations
@@ -67,7 +70,7 @@ def management_of(one: ControlPlane) -> ManagementCommands:
     )
 
 
-def history_of(one: ControlPlane, **restores: Any) -> History:
+def history_of(one: ControlPlane) -> History:
     """The history with its ways back."""
     restoring = RestoreCommands(
         one.models,
@@ -75,7 +78,6 @@ def history_of(one: ControlPlane, **restores: Any) -> History:
         decisions=lambda: one.decisions,
         generation=lambda: one.publisher.snapshot.generation,
         allowing=one.pools,
-        **restores,
     )
     return History(one.store, restoring.by_kind)
 
@@ -113,6 +115,19 @@ def application(one: ControlPlane, **parts: Any) -> FastAPI:
     """The admin application of a control plane."""
     people = for_people(one.repository.parent, one)
     return create(control_of(one, **(people | parts)), hosts=["localhost", "127.0.0.1", "[::1]"])
+
+
+def parts_of(scene: PublishingScene) -> dict[str, Any]:
+    """The parts of a control plane that publishes."""
+    names = ("storage", "uploads", "publications", "retention")
+    return {name: getattr(scene, name) for name in names}
+
+
+def converting(one: Jobbing, **changes: Any) -> FastAPI:
+    """The admin application over conversions."""
+    services: dict[type, Any] = {Conversions: one.conversions}
+    parts = parts_of(one.scene) | {"services": services, "features": (conversion.web(),)}
+    return application(one.scene.plane, **(parts | changes))
 
 
 def beside_app(*routers: APIRouter) -> FastAPI:

@@ -13,7 +13,6 @@ from admin.api.admin_scene import (
     application,
     assert_error,
     client_of,
-    history_of,
     plane,
     send,
 )
@@ -39,8 +38,7 @@ def scene(tmp_path: Path) -> Scene:
 
 def play(scene: Scene, *steps: Callable[[Client], Awaitable[httpx2.Response]]) -> list[Any]:
     """What a client of the API is answered while the replicas live."""
-    history = history_of(scene.plane, revising=scene.configuring)
-    client = client_of(application(scene.plane, configuring=scene.configuring, history=history))
+    client = client_of(application(scene.plane, configuring=scene.configuring))
     return scene.play(*(lambda step=step: step(client) for step in steps))
 
 
@@ -87,49 +85,19 @@ def test_a_dry_run_shows_what_would_be_and_a_change_need_not_be_waited_for(scene
 
 def test_what_is_wrong_is_refused_with_its_reason(scene: Scene) -> None:
     size = {"dynamic_batching": {"preferred_batch_size": [64]}}
-    unread, check, version_ = play(
+    scene.tritons["a"].refuses = {16}
+    unread, check, version_, stale, taken_back = play(
         scene,
         *(put({"fields": each}) for each in ({"max_batch_size": "x"}, size)),
         put(SIXTEEN, PATH.replace("/1/", "/9/")),
+        put(SIXTEEN, if_match='"7"'),
+        put(SIXTEEN, if_match='"0"'),
     )
     assert "cannot be read" in assert_error(unread, 422, "invalid")["error"]
     assert "preferred_batch_size" in assert_error(check, 422, "check_failed")["error"]
     assert_error(version_, 404, "unknown_version")
-
-
-def test_an_etag_that_is_stale_changes_nothing(scene: Scene) -> None:
-    first, stale, fresh = play(
-        scene,
-        put(SIXTEEN, if_match='"0"'),
-        put({"fields": {}}, if_match='"0"'),
-        put({"fields": {}}, if_match="*"),
-    )
-    assert (first.status_code, fresh.status_code) == (200, 200)
     assert_error(stale, 412, "precondition_failed")
-
-
-def test_a_change_that_is_taken_back_is_a_conflict_that_says_why(scene: Scene) -> None:
-    scene.tritons["a"].refuses = {16}
-    (answer,) = play(scene, put(SIXTEEN))
-    assert "no memory for batches of 16" in assert_error(answer, 409, "conflict")["why"]
-
-
-def test_the_history_goes_back_to_a_configuration(scene: Scene) -> None:
-    page: dict[str, Any] = {}
-
-    async def change(client: Client) -> httpx2.Response:
-        answer = await client.put(PATH, json=SIXTEEN)
-        page.update(answer.json())
-        return await client.put(PATH, json={"fields": {}})
-
-    async def back(client: Client) -> httpx2.Response:
-        number = page["etag"].strip('"')
-        return await client.post(f"/api/history/{number}/restore?wait=0")
-
-    _, rolled, shown = play(scene, change, back, get)
-    assert rolled.status_code in (200, 202), rolled.text
-    assert shown.json()["fields"] == {"max_batch_size": 16}
-    assert shown.json()["reason"].startswith("restored revision")
+    assert "no memory for batches of 16" in assert_error(taken_back, 409, "conflict")["why"]
 
 
 # --- the text of a configuration ------------------------------------------------------------------

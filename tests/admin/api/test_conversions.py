@@ -2,19 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from admin.api.admin_scene import Client, assert_error, play
-from admin.api.uploads_scene import PIECE, UploadsScene
+from admin.api.admin_scene import Client, assert_error, converting, play
+from admin.api.test_uploads import PIECE
 from control.storage_scene import digest
 from workbench.conversion.queue.converting import GOOD, HANGS, Jobbing
-
-from serve.admin.api.application import create
-from serve.workbench.conversion import feature as conversion
-from serve.workbench.conversion.queue.conversions import Conversions
 
 T = TypeVar("T")
 PATH = "/api/conversions"
@@ -24,17 +19,7 @@ class Api:
     """The application over a scene of conversions."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "admin").mkdir()
         self.one = Jobbing(folder)
-        self.control = replace(
-            UploadsScene(folder / "admin").control,
-            models=self.one.scene.plane.models,
-            storage=self.one.scene.storage,
-            uploads=self.one.scene.uploads,
-            publications=self.one.scene.publications,
-            services={Conversions: self.one.conversions},
-            features=(conversion.web(),),
-        )
 
     def play(self, scenario: Callable[[Client], Awaitable[T]], **changes: Any) -> T:
         """What somebody does while conversions and the pipeline are at work."""
@@ -44,7 +29,7 @@ class Api:
             async with self.one.working():
                 return await scenario(client)
 
-        return play(create(replace(self.control, **changes), hosts=["localhost"]), run)
+        return play(converting(self.one, **changes), run)
 
     async def send(self, client: Client, script: bytes = GOOD) -> str:
         """Upload a scripted source over the API; gives the upload's id."""

@@ -8,103 +8,107 @@ from typing import Any
 
 import httpx2
 import pytest
-from admin.api.admin_scene import SECRET, Client, assert_error, play, send
-from admin.api.uploads_scene import BODY, PIECE, UploadsScene, blob, version
+from admin.api.admin_scene import SECRET, Client, application, assert_error, parts_of, play, send
 from builders import until
+from control.publishing import Scene
 from control.storage_scene import DATA, digest, file, names_in
+from fastapi import FastAPI
 
-from serve.control.decisions import Decisions
-from serve.control.storage.store import StoredEntry
-from serve.control.uploads.uploads import UploadLimits
-from serve.control.versions import VERSION
-from serve.core.versions import VersionState
+from serve.app.http_server import HttpServer
+from serve.control.uploads.uploads import UploadLimits, Uploads
 
+BODY = {"model": "digits", "files": [file().to_json()]}
+PIECE = {"upload-offset": "0", "content-type": "application/offset+octet-stream"}
 LARGE = bytes(1 << 20)
 
 
+class Api:
+    """The admin application over real uploads and publications."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "uploads"
+        self.scene = Scene(folder)
+        asyncio.run(self.scene.begin())
+        self.app = self.made()
+
+    def made(self, **changes: Any) -> FastAPI:
+        return application(self.scene.plane, **(parts_of(self.scene) | changes))
+
+    def send(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        return send(self.app, method, f"/api/uploads{path}", body=body, **headers)
+
+    def patch(self, path: str, content: Any = DATA, **headers: str) -> httpx2.Response:
+        named = PIECE | {name.replace("_", "-"): value for name, value in headers.items()}
+        return play(self.app, lambda one: one.patch(path, content=content, headers=named))
+
+    def begun(self) -> str:
+        """The id of an upload of one file, `DATA`."""
+        return str(self.send("POST", "", BODY, servegate_author="ada").json()["id"])
+
+    def staged(self) -> bytes:
+        """What has come of the file's blob."""
+        path = self.folder / "staging" / f"{digest(DATA)}-{len(DATA)}"
+        return path.read_bytes() if path.exists() else b""
+
+
+def blob(identity: str, sha256: str = digest(DATA)) -> str:
+    """The path of a blob."""
+    return f"/api/uploads/{identity}/blobs/{sha256}"
+
+
 @pytest.fixture
-def scene(tmp_path: Path) -> UploadsScene:
-    return UploadsScene(tmp_path)
+def api(tmp_path: Path) -> Api:
+    return Api(tmp_path)
 
 
-def patch(scene: UploadsScene, path: str, content: Any = DATA, **headers: str) -> httpx2.Response:
-    named = PIECE | {name.replace("_", "-"): value for name, value in headers.items()}
-    return play(
-        scene.app(), lambda client: client.request("PATCH", path, content=content, headers=named)
-    )
-
-
-def test_an_upload_is_begun_sent_and_committed(scene: UploadsScene) -> None:
-    begun = send(scene.app(), "POST", "/api/uploads", body=BODY, servegate_author="ada").json()
+def test_an_upload_is_begun_sent_and_committed_once(api: Api) -> None:
+    begun = api.send("POST", "", BODY, servegate_author="ada").json()
     assert begun["missing"] == [{"sha256": digest(DATA), "size": len(DATA), "offset": 0}]
     assert (begun["model"], begun["existing"]) == ("digits", None)
-    sent = patch(scene, blob(begun["id"]))
+    sent = api.patch(blob(begun["id"]))
     assert (sent.status_code, sent.headers["upload-offset"]) == (204, str(len(DATA)))
-    assert send(scene.app(), "POST", "/api/uploads", body=BODY).json()["missing"] == []
+    assert api.send("POST", "", BODY).json()["missing"] == []
+    path = f"/{begun['id']}/commit"
     ask = {"labels": ["candidate"], "live": True, "git_commit": "4f2a91c", "tags": {"a": "b"}}
-    committed = send(
-        scene.app(), "POST", f"/api/uploads/{begun['id']}/commit", body=ask, servegate_author="ada"
-    )
-    assert (committed.status_code, committed.json()) == (
-        202,
-        {"model": "digits", "version": 1, "state": "uploaded", "created": True},
-    )
-    [(upload, asked, by)] = scene.publications.asked
-    assert (upload.id, upload.author, by.author) == (begun["id"], "ada", "ada")
-    assert (asked.labels, asked.live, asked.again) == (("candidate",), True, False)
-    assert (asked.git_commit, asked.tags) == ("4f2a91c", {"a": "b"})
+    committed = api.send("POST", path, ask, servegate_author="bob")
+    told = {"model": "digits", "version": 1, "state": "uploaded"}
+    assert (committed.status_code, committed.json()) == (202, told | {"created": True})
+    version = api.scene.version("digits")
+    assert (version.labels, version.live, version.tags) == (("candidate",), True, {"a": "b"})
+    assert (version.provenance.author, version.provenance.git_commit) == ("bob", "4f2a91c")
+    assert api.send("POST", "", BODY).json()["existing"] == 1
+    assert api.send("POST", path, {}).json() == told | {"created": False}
+    in_use = assert_error(api.send("DELETE", f"/{begun['id']}"), 409, "in_use")
+    assert "version 1 of model 'digits'" in in_use["why"]
 
 
-def test_content_that_there_is_already_is_told_and_not_made_again(scene: UploadsScene) -> None:
-    identity = scene.begun()
-    scene.publications.known = version(scene.uploads.get(identity), 7, VersionState.PUBLISHED)
-    assert send(scene.app(), "POST", "/api/uploads", body=BODY).json()["existing"] == 7
-    patch(scene, blob(identity))
-    committed = send(scene.app(), "POST", f"/api/uploads/{identity}/commit", body={})
-    told = {"model": "digits", "version": 7, "state": "published", "created": False}
-    assert committed.json() == told
-
-
-def test_a_blob_tells_where_it_goes_on(scene: UploadsScene) -> None:
-    identity = scene.begun()
+def test_a_blob_tells_where_it_goes_on(api: Api) -> None:
+    identity = api.begun()
     path = blob(identity)
-    patch(scene, path, DATA[:1000])
-    asked = play(scene.app(), lambda client: client.head(path))
+    api.patch(path, DATA[:1000])
+    asked = play(api.app, lambda client: client.head(path))
     assert (asked.status_code, asked.content) == (200, b"")
     assert asked.headers["upload-offset"] == "1000"
     assert asked.headers["upload-length"] == str(len(DATA))
-    elsewhere = patch(scene, path, DATA[500:], upload_offset="500")
+    elsewhere = api.patch(path, DATA[500:], upload_offset="500")
     assert_error(elsewhere, 409, "wrong_offset")
     assert elsewhere.headers["upload-offset"] == "1000"
-    answer = send(scene.app(), "POST", f"/api/uploads/{identity}/commit", body={})
+    answer = api.send("POST", f"/{identity}/commit", {})
     assert "1/model.onnx" in assert_error(answer, 409, "conflict")["why"]
-    assert scene.publications.asked == []
 
 
-def test_uploads_are_listed_and_given_up(scene: UploadsScene) -> None:
-    identity = scene.begun()
-    [view] = send(scene.app(), "GET", "/api/uploads").json()
+def test_uploads_are_listed_and_given_up(api: Api) -> None:
+    identity = api.begun()
+    [view] = api.send("GET", "").json()
     assert (view["id"], view["model"], view["files"]) == (identity, "digits", 1)
     assert (view["size"], view["author"]) == (len(DATA), "ada")
-    assert send(scene.app(), "DELETE", f"/api/uploads/{identity}").status_code == 204
-    assert send(scene.app(), "GET", "/api/uploads").json() == []
-    again = send(scene.app(), "DELETE", f"/api/uploads/{identity}")
-    assert_error(again, 404, "unknown_upload")
+    assert api.send("DELETE", f"/{identity}").status_code == 204
+    assert api.send("GET", "").json() == []
+    assert_error(api.send("DELETE", f"/{identity}"), 404, "unknown_upload")
 
 
-def test_an_upload_that_is_being_published_is_not_given_up(scene: UploadsScene) -> None:
-    identity = scene.begun()
-    record = version(scene.uploads.get(identity))
-    scene.plane.decisions = Decisions({(VERSION, record.key): StoredEntry(record.to_body(), 1)})
-    answer = send(scene.app(), "DELETE", f"/api/uploads/{identity}")
-    assert "version 1 of model 'digits'" in assert_error(answer, 409, "in_use")["why"]
-    assert scene.uploads.get(identity)
-
-
-def test_bytes_that_do_not_fit_are_refused_and_nothing_of_them_is_kept(
-    scene: UploadsScene,
-) -> None:
-    path = blob(scene.begun())
+def test_bytes_that_do_not_fit_are_refused_and_nothing_of_them_is_kept(api: Api) -> None:
+    path = blob(api.begun())
     changes: list[tuple[dict[str, Any], str]] = [
         ({"content_type": "text/plain"}, "invalid"),
         ({"upload_offset": "-1"}, "invalid"),
@@ -113,14 +117,15 @@ def test_bytes_that_do_not_fit_are_refused_and_nothing_of_them_is_kept(
         ({"content": b"x" * len(DATA)}, "digest_mismatch"),
     ]
     for change, code in changes:
-        assert_error(patch(scene, path, **change), 422, code)
-        assert scene.staged() == b"", change
+        assert_error(api.patch(path, **change), 422, code)
+        assert api.staged() == b"", change
 
 
-def test_uploads_that_cannot_be_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    scene = UploadsScene(tmp_path, limits=UploadLimits(quota=100))
+def test_uploads_that_cannot_be_are_refused_before_anything_is_written(api: Api) -> None:
     one = file().to_json()
     many = [one | {"path": f"1/{n}"} for n in range(100_000)]
+    limited = Uploads(api.folder, api.scene.storage, limits=UploadLimits(quota=100))
+    api.app = api.made(uploads=limited)
     for model, files, status in (
         ("../x", [one], 422),
         ("digits", [one | {"path": "../x"}], 422),
@@ -129,61 +134,60 @@ def test_uploads_that_cannot_be_are_refused_before_anything_is_written(tmp_path:
         ("digits", many, 413),
         ("digits", [one], 507),  # beyond the quota
     ):
-        body = {"model": model, "files": files}
-        assert send(scene.app(), "POST", "/api/uploads", body=body).status_code == status
+        assert api.send("POST", "", {"model": model, "files": files}).status_code == status
     for path in (blob("nope"), blob("..%2F..%2Fetc"), "/api/uploads/nope/blobs/nope"):
-        assert patch(scene, path).status_code == 404
-    assert names_in(scene.folder) == []
-    answer = send(scene.app(publishes=False), "POST", "/api/uploads", body=BODY)
-    assert_error(answer, 403, "not_served")
+        assert api.patch(path).status_code == 404
+    assert names_in(api.folder) == []
+    api.app = api.made(publishes=False)
+    assert_error(api.send("POST", "", BODY), 403, "not_served")
 
 
-def test_nobody_uploads_without_a_key_where_keys_are_needed(tmp_path: Path) -> None:
-    scene = UploadsScene(tmp_path, needs_key=True)
-    path = blob(scene.begun())
-    assert_error(patch(scene, path), 401, "unauthenticated")
-    assert scene.staged() == b""
-    assert patch(scene, path, authorization=f"Bearer {SECRET}").status_code == 204
+def test_nobody_uploads_without_a_key_where_keys_are_needed(api: Api) -> None:
+    path = blob(api.begun())
+    api.app = api.made(needs_key=lambda guarded: True)
+    assert_error(api.patch(path), 401, "unauthenticated")
+    assert api.staged() == b""
+    assert api.patch(path, authorization=f"Bearer {SECRET}").status_code == 204
 
 
-def test_a_blob_may_be_larger_than_other_bodies_but_not_than_announced(
-    scene: UploadsScene,
-) -> None:
+def test_only_a_blob_may_be_larger_than_other_bodies_and_not_than_announced(api: Api) -> None:
     body = LARGE * 20
-    upload = asyncio.run(scene.uploads.begin("digits", [file(body)], "ada"))
+    uploads = api.scene.uploads
+    upload = asyncio.run(uploads.begin("digits", [file(body)], "ada"))
     path = blob(upload.id, digest(body))
 
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(1000):
             yield LARGE
 
-    assert_error(patch(scene, path, endless()), 422, "invalid")
-    assert asyncio.run(scene.uploads.offset(upload.id, digest(body))) == len(body)
-    assert patch(scene, path, b"", upload_offset=str(len(body))).status_code == 204
+    assert_error(api.patch(path, endless()), 422, "invalid")
+    assert asyncio.run(uploads.offset(upload.id, digest(body))) == len(body)
+    assert api.patch(path, b"", upload_offset=str(len(body))).status_code == 204
+    for method, url in (("PATCH", f"{path}/x"), ("POST", path)):
+        send_it = functools.partial(Client.request, method=method, url=url, content=LARGE * 9)
+        assert play(api.app, send_it).status_code in (404, 405, 413)
 
 
-def test_only_the_path_of_a_blob_takes_a_large_body(scene: UploadsScene) -> None:
-    identity = scene.begun()
-    for method, path in (("PATCH", f"{blob(identity)}/x"), ("POST", blob(identity))):
-        send_it = functools.partial(Client.request, method=method, url=path, content=LARGE * 9)
-        assert play(scene.app(), send_it).status_code in (404, 405, 413)
+def test_every_byte_of_a_connection_that_breaks_is_kept(api: Api) -> None:
+    path = blob(api.begun())
+    server = HttpServer(api.app, host="127.0.0.1", port=0, timeout_graceful_shutdown=2)
 
-
-def test_every_byte_of_a_connection_that_breaks_is_kept(scene: UploadsScene) -> None:
-    path = blob(scene.begun())
-
-    async def scenario() -> None:
-        async with scene.served() as port:
+    async def scenario() -> tuple[int, int]:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.serve())
+            await until(lambda: server.started)
+            port = server.servers[0].sockets[0].getsockname()[1]
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             lines = [f"PATCH {path} HTTP/1.1", "host: localhost", f"content-length: {len(DATA)}"]
             lines += [f"{name}: {value}" for name, value in PIECE.items()]
             writer.write("\r\n".join([*lines, "", ""]).encode() + DATA[:7777])
-            await until(lambda: len(scene.staged()) == 7777)
+            await until(lambda: len(api.staged()) == 7777)
             writer.transport.abort()
             async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
                 offset = int((await client.head(path)).headers["upload-offset"])
                 headers = PIECE | {"upload-offset": str(offset)}
                 answer = await client.patch(path, content=DATA[offset:], headers=headers)
-        assert (offset, answer.status_code) == (7777, 204)
+            server.should_exit = True
+            return offset, answer.status_code
 
-    asyncio.run(scenario())
+    assert asyncio.run(scenario()) == (7777, 204)

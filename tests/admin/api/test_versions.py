@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import httpx2
 import pytest
-from admin.api.admin_scene import application, assert_error, play, send
+from admin.api.admin_scene import application, assert_error, parts_of, play, send
 from control.publishing import Scene, files, sha256
 
 from serve.control.publication.publications import PublicationRequest
@@ -24,10 +24,7 @@ class Api:
     def __init__(self, folder: Path) -> None:
         self.scene = Scene(folder)
         asyncio.run(self.scene.begin())
-        parts = ("storage", "uploads", "publications", "retention")
-        self.app = application(
-            self.scene.plane, **{name: getattr(self.scene, name) for name in parts}
-        )
+        self.app = application(self.scene.plane, **parts_of(self.scene))
 
     def publish(self, *contents: bytes, ask: PublicationRequest | None = None) -> None:
         """Publish versions of model `m`."""

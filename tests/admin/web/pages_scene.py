@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
-from admin.api.admin_scene import application, play
+from admin.api.admin_scene import application, parts_of, play
 from builders import write_model
 from control.publishing import Scene, files
 
@@ -27,9 +27,7 @@ class Pages:
         self.scene = Scene(folder)
         self.plane = self.scene.plane
         self.run(self.scene.begin())
-        parts = ("storage", "uploads", "publications", "retention")
-        published = {name: getattr(self.scene, name) for name in parts}
-        self.app = with_pages(application(self.plane, **published, **changes))
+        self.app = with_pages(application(self.plane, **parts_of(self.scene), **changes))
 
     def publish(
         self, *contents: bytes, ask: PublicationRequest | None = None, **more: bytes
