@@ -158,7 +158,9 @@ def test_replicas_are_shown_with_what_they_hold_lack_and_measure(tmp_path: Path)
     one = plane(tmp_path)
     one.fleet.failures["a", "m"] = LoadFailure("bad file", (), 1, 0.0)
     one.clock.now += 12.34
+    assert ask(one, "GET", "/api/discovery").json() == []
     a, b = ask(one, "GET", "/api/replicas").json()
+    assert (a["zone"], b["zone"]) == ("", "")
     assert (a["state"], a["held"], a["failures"]) == ("up", {"m": [1, 2]}, {"m": "bad file"})
     assert (a["pending"], a["cpu_utilization"], a["gpu_utilization"]) == (3, 0.25, {"GPU-1": 0.5})
     gpu = {"utilization": 0.5, "memory_used": 1.0, "memory_total": 2.0, "power": 3.0}

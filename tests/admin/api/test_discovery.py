@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
-from admin.api.admin_scene import Client, application, plane, play, send
+from admin.api.admin_scene import Client, application, plane, play
 
 from serve.control.discovery import Discovering
 from serve.core.errors import Unavailable
@@ -54,9 +54,3 @@ def test_every_source_is_listed_and_a_replica_has_the_zone_that_one_tells(tmp_pa
     down = {"up": False, "seconds": 7.0}
     assert sources == [down | away, down | silent | {"problems": []}]
     assert (a["zone"], b["zone"]) == ("eu-1b", "")
-
-
-def test_where_nothing_is_discovered_there_are_no_sources(tmp_path: Path) -> None:
-    app = application(plane(tmp_path))
-    assert send(app, "GET", "/api/discovery").json() == []
-    assert {one["zone"] for one in send(app, "GET", "/api/replicas").json()} == {""}

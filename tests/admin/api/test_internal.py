@@ -1,20 +1,37 @@
-"""What our own processes tell the control plane: who is there, and who waits for a pool."""
+"""What our own processes ask and tell over HTTP; nobody else sees these paths."""
 
-from collections.abc import Collection, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from admin.api.admin_scene import SECRET, beside_app, send
-from builders import replica
+from admin.api.admin_scene import (
+    SECRET,
+    application,
+    assert_error,
+    beside_app,
+    client_of,
+    internal_api,
+    send,
+)
+from builders import ControlPlane, replica, until, write_model
+from control.delivering_scene import MODEL, Shelf
 from fastapi import FastAPI
 
 from serve.admin.api.membership import membership_router
 from serve.admin.api.waiting_models import waking_router
+from serve.control.deliveries.agents import AgentDelivery
+from serve.control.models import By
+from serve.core.access import Role
+from serve.core.errors import NotFound
 from serve.core.replicas import Replica
+from serve.core.snapshot import Snapshot
+from serve.core.versions import VersionFile
 
 KNOWN = {"authorization": f"Bearer {SECRET}"}
-A = "a=127.0.0.1:8000:8001:8002@default"
+MEMBER = "a=127.0.0.1:8000:8001:8002@default"
 
 
 class Membership:
@@ -42,7 +59,7 @@ def put(body: Any, membership: Membership, headers: Any = KNOWN) -> httpx2.Respo
 
 def test_the_list_is_taken_as_a_whole_and_those_that_still_have_calls_are_told() -> None:
     membership = Membership()
-    body: dict[str, Any] = {"replicas": [A, "g=gpu-1:1:2:3@a100"], "starting": {"a100": 2}}
+    body: dict[str, Any] = {"replicas": [MEMBER, "g=gpu-1:1:2:3@a100"], "starting": {"a100": 2}}
     body |= {"leaving": ["b"], "within": 9}
     answer = put(body, membership)
     assert (answer.status_code, answer.json()) == (200, {"leaving": {"b": 1.0}})
@@ -52,8 +69,8 @@ def test_the_list_is_taken_as_a_whole_and_those_that_still_have_calls_are_told()
 
 def test_a_list_that_cannot_be_is_refused_whole_and_none_is_taken_without_the_secret() -> None:
     membership = Membership()
-    assert put({"replicas": [A]}, membership, headers={}).status_code == 404
-    for wrong in ([A, A], [A, "127.0.0.1:1:2:3"], [A, "b=127.0.0.1:1"], None):
+    assert put({"replicas": [MEMBER]}, membership, headers={}).status_code == 404
+    for wrong in ([MEMBER, MEMBER], [MEMBER, "127.0.0.1:1:2:3"], [MEMBER, "b=127.0.0.1:1"], None):
         answer = put({"replicas": wrong}, membership)
         assert answer.headers["servegate-error"] == "invalid", wrong
     assert membership.told == []
@@ -69,31 +86,259 @@ def woken() -> list[list[str]]:
 
 @pytest.fixture
 def app(woken: list[list[str]]) -> FastAPI:
-    def wake(models: Iterable[str]) -> None:
-        woken.append(sorted(models))
-
-    return beside_app(waking_router(wake))
+    return beside_app(waking_router(lambda models: woken.append(sorted(models))))
 
 
-def tell(app: FastAPI, body: object, **headers: str) -> httpx2.Response:
+def wake(app: FastAPI, body: object, **headers: str) -> httpx2.Response:
     return send(app, "POST", "/internal/waking", body=body, **headers)
 
 
 def test_the_models_that_are_waited_for_are_passed_on(app, woken) -> None:
-    answer = tell(app, {"models": ["m", "n", "m"]}, **KNOWN)
+    answer = wake(app, {"models": ["m", "n", "m"]}, **KNOWN)
     assert (answer.status_code, answer.content) == (204, b"")
     assert woken == [["m", "n"]]
 
 
 def test_only_who_knows_the_shared_secret_may_tell(app, woken) -> None:
     for headers in ({}, {"authorization": "Bearer other"}):
-        assert tell(app, {"models": ["m"]}, **headers).status_code == 404
+        assert wake(app, {"models": ["m"]}, **headers).status_code == 404
     assert woken == []
 
 
 def test_what_names_no_models_is_refused(app, woken) -> None:
     for names in ([], "m", [""], None):
-        assert tell(app, {"models": names}, **KNOWN).status_code == 422
+        assert wake(app, {"models": names}, **KNOWN).status_code == 422
     for body in ({}, {"models": ["m"], "more": 1}, []):
-        assert tell(app, body, **KNOWN).status_code == 422
+        assert wake(app, body, **KNOWN).status_code == 422
     assert woken == []
+
+
+# --- workers wait for the snapshot ---------------------------------------------------------------
+
+
+PATH = "/internal/snapshot"
+
+
+class SnapshotScene:
+    """A control plane with one model on one replica, and its application."""
+
+    def __init__(self, folder: Path) -> None:
+        self.plane = ControlPlane(folder)
+        write_model(self.plane.repository, "m", 1)
+        asyncio.run(self.plane.begin(a={"m": (1,)}))
+        self.app = application(self.plane)
+
+    async def get(
+        self, path: str, headers: dict[str, str] | None = None, **query: str
+    ) -> httpx2.Response:
+        async with client_of(self.app) as client:
+            return await client.get(path, headers=headers or {}, params=query)
+
+
+def test_a_worker_that_knows_the_secret_gets_the_snapshot(tmp_path: Path) -> None:
+    scene = SnapshotScene(tmp_path)
+    answer = asyncio.run(scene.get(PATH, KNOWN, worker="worker-0", after="0"))
+    assert answer.status_code == 200
+    assert Snapshot.from_json(answer.json()) == scene.plane.publisher.snapshot
+    for query in ({}, {"worker": "w", "after": "x"}, {"worker": "w", "after": "-1"}):
+        answer = asyncio.run(scene.get(PATH, KNOWN, **query))
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+
+
+def test_without_the_secret_there_is_no_snapshot(tmp_path: Path) -> None:
+    scene = SnapshotScene(tmp_path)
+    shown = ("", SECRET, "Bearer", "Bearer wrong", f"Bearer {SECRET}2", f"bearer {SECRET} ")
+    for headers in ({}, *({"authorization": text} for text in shown)):
+        for query in ({"worker": "w", "after": "0"}, {}):
+            answer = asyncio.run(scene.get(PATH, headers, **query))
+            assert answer.status_code == 404
+            assert b"generation" not in answer.content
+    assert scene.plane.publisher.workers == ()
+
+
+def test_a_worker_waits_for_the_next_generation(tmp_path: Path) -> None:
+    scene = SnapshotScene(tmp_path)
+    publisher = scene.plane.publisher
+    before = publisher.snapshot.generation
+
+    async def scenario() -> int:
+        waiting = asyncio.create_task(scene.get(PATH, KNOWN, worker="w", after=str(before)))
+        await until(lambda: any(worker.polls for worker in publisher.workers))
+        scene.plane.fleet.saw("b", {"m": (1,)})
+        await publisher.refresh()
+        return int((await waiting).json()["generation"])
+
+    assert asyncio.run(scenario()) == before + 1
+
+
+def test_what_other_answers_have_said_is_in_the_snapshot_that_is_asked_for_next(
+    tmp_path: Path,
+) -> None:
+    scene = SnapshotScene(tmp_path)
+    store, publisher = scene.plane.store, scene.plane.publisher
+
+    async def scenario() -> list[str]:
+        written = asyncio.Event()
+
+        async def next_generation(least: int) -> int:
+            await written.wait()
+            return least
+
+        store.next_generation = next_generation  # type: ignore[method-assign]
+        scene.plane.fleet.saw("b", {"m": (1,)})
+        publishing = asyncio.create_task(publisher.refresh())
+        asking = asyncio.create_task(scene.get("/api/snapshot"))
+        for _ in range(1000):  # far more turns than an answer takes that waits for nothing
+            await asyncio.sleep(0)
+        written.set()
+        await publishing
+        shown = (await asking).json()["snapshot"]
+        return list(shown["models"]["m"]["targets"]["1"]["replicas"])
+
+    assert asyncio.run(scenario()) == ["a", "b"]
+
+
+def test_keys_travel_to_workers_whole_and_to_people_without_their_digests(tmp_path: Path) -> None:
+    scene = SnapshotScene(tmp_path)
+    made = asyncio.run(scene.plane.keys.create(Role.PREDICTOR, ["m*"], None, "", By("ada")))
+    asyncio.run(scene.plane.publisher.poll("worker-0", 1, 0))
+    workers = asyncio.run(scene.get(PATH, KNOWN, worker="w", after="0"))
+    people = asyncio.run(scene.get("/api/snapshot", KNOWN))
+    assert {"name": "worker-0", "generation": 1} in people.json()["workers"]
+    assert people.json()["generation"] == scene.plane.publisher.snapshot.generation
+    assert dict(Snapshot.from_json(workers.json()).keys) == {made.key.id: made.key}
+    shown = {"role": "predictor", "models": ["m*"], "expires": None}
+    assert people.json()["snapshot"]["keys"] == {made.key.id: shown}
+    assert people.json()["snapshot"]["guarded"] is True
+    assert made.key.digest not in people.text
+
+
+class Connection:
+    """One worker's connection to the application: a poll that waits until it is closed."""
+
+    def __init__(self, scene: SnapshotScene, generation: int) -> None:
+        self._closed = asyncio.Event()
+        self._begun = False
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "GET",
+            "path": PATH,
+            "raw_path": PATH.encode(),
+            "query_string": f"worker=w&after={generation}".encode(),
+            "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {SECRET}".encode())],
+        }
+        self.task = asyncio.create_task(scene.app(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._begun:
+            self._begun = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._closed.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: object) -> None:
+        pass
+
+    async def close(self) -> None:
+        self._closed.set()
+        await self.task
+
+
+def test_a_worker_whose_connection_has_gone_is_not_waited_for(tmp_path: Path) -> None:
+    scene = SnapshotScene(tmp_path)
+    publisher = scene.plane.publisher
+
+    async def scenario() -> None:
+        connection = Connection(scene, publisher.snapshot.generation)
+        await until(lambda: len(publisher.workers) == 1)
+        await connection.close()
+        await until(lambda: publisher.workers == ())
+
+    asyncio.run(scenario())
+
+
+# --- agents ask for pages and blobs, and report --------------------------------------------------
+
+
+WEIGHTS = MODEL["model.onnx"]
+
+
+class SyncScene:
+    """One version is wanted; its blobs are on a shelf."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shelf = Shelf(folder / "shelf")
+        self.agents = AgentDelivery(self.shelf)
+        self.version = self.shelf.publish(beside={"model_card.json": b"{}"})
+        self.run = asyncio.Runner().run
+        self.run(self.agents.deliver([self.version], ()))
+        self.app = internal_api(self.agents, self)
+
+    async def stream(self, sha256: str, start: int = 0) -> AsyncIterator[bytes]:
+        try:
+            data = self.shelf.blob(sha256).read_bytes()[start:]
+        except FileNotFoundError:
+            raise NotFound("the storage has no such blob") from None
+        yield data[:3]
+        yield data[3:]
+
+    def file(self, path: str) -> VersionFile:
+        files = self.shelf.manifests["digits", 1].files
+        return next(file for file in files if file.path == path)
+
+    def ask(self, method: str, path: str, headers: Any = KNOWN, **more: Any) -> httpx2.Response:
+        async def send() -> httpx2.Response:
+            async with client_of(self.app) as client:
+                return await client.request(method, path, headers=headers, **more)
+
+        return self.run(send())
+
+    def blob(self, path: str, **headers: str) -> httpx2.Response:
+        where = f"/internal/blobs/{self.file(path).sha256}"
+        return self.ask("GET", where, headers={**KNOWN, **headers})
+
+
+@pytest.fixture
+def syncing(tmp_path: Path) -> SyncScene:
+    return SyncScene(tmp_path)
+
+
+def test_without_the_secret_there_is_nothing_here(syncing: SyncScene) -> None:
+    for method, path in (
+        ("GET", "/internal/wanted?replica=a"),
+        ("POST", "/internal/delivered"),
+        ("GET", "/internal/blobs/abc"),
+    ):
+        for headers in ({}, {"authorization": "Bearer wrong"}):
+            answer = syncing.ask(method, path, headers)
+            assert answer.status_code == 404 and "digits" not in answer.text
+
+
+def test_a_report_or_a_poll_that_is_none_is_refused(syncing: SyncScene) -> None:
+    page = {"replica": "a", "page": "p", "slots": []}
+    wrong = {"replica": ""}, {"slots": [["m", 0]]}, {"problems": [{"slot": ["m", 1]}]}
+    for change in wrong:
+        answer = syncing.ask("POST", "/internal/delivered", json=page | change)
+        assert_error(answer, 422, "invalid")
+    assert_error(syncing.ask("GET", "/internal/wanted"), 422, "invalid")
+
+
+def test_a_blob_comes_whole_or_from_where_a_transfer_ended(syncing: SyncScene) -> None:
+    whole, rest = syncing.blob("1/model.onnx"), syncing.blob("1/model.onnx", range="bytes=5-")
+    assert (whole.status_code, whole.content) == (200, WEIGHTS)
+    assert whole.headers["content-length"] == str(len(WEIGHTS))
+    assert (rest.status_code, rest.content) == (206, WEIGHTS[5:])
+    assert rest.headers["content-range"] == f"bytes 5-{len(WEIGHTS) - 1}/{len(WEIGHTS)}"
+    beyond = syncing.blob("1/model.onnx", range=f"bytes={len(WEIGHTS)}-")
+    assert beyond.status_code == 416
+    assert beyond.headers["content-range"] == f"bytes */{len(WEIGHTS)}"
+    for other in ("bytes=0-1", "bytes=-4", "lines=3-", "bytes=x-"):
+        answer = syncing.blob("1/model.onnx", range=other)
+        assert (answer.status_code, answer.content) == (200, WEIGHTS), other
+
+
+def test_documents_and_blobs_that_are_not_there_are_not_given_out(syncing: SyncScene) -> None:
+    assert_error(syncing.blob("model_card.json"), 404, "not_found")
+    assert_error(syncing.ask("GET", f"/internal/blobs/{'0' * 64}"), 404, "not_found")
+    syncing.shelf.blob(syncing.file("1/model.onnx").sha256).unlink()
+    assert_error(syncing.blob("1/model.onnx"), 404, "not_found")

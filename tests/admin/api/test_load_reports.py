@@ -92,23 +92,3 @@ def test_what_cannot_be_read_or_drawn_is_refused_and_nothing_is_kept(app: FastAP
         assert (await client.get(PATH)).json() == []
 
     play(app, scenario)
-
-
-def test_the_oldest_go_when_there_are_too_many(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    app = application(one)
-    template = json.dumps(page())
-
-    async def scenario(client: Client) -> Any:
-        from serve.workbench.loadtest.stored_reports import KEPT
-
-        for number in range(KEPT + 2):
-            one.wall.now += 1
-            name = f"20261122-{number:06d}-digits"
-            await keep(client, json.loads(template) | {"name": name})
-        names = [line["name"] for line in (await client.get(PATH)).json()]
-        return len(names) == KEPT, names[0], names[-1]
-
-    is_full, newest, oldest = play(app, scenario)
-    assert is_full
-    assert (newest, oldest) == ("20261122-000201-digits", "20261122-000002-digits")
