@@ -5,7 +5,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from serve.cli.main import main
-from serve.processes.failpoints import VARIABLE, arm
 
 
 def synchronise(
@@ -13,7 +12,6 @@ def synchronise(
 ) -> None:
     """`servegate sync` in a folder, with these variables; stderr goes to a file."""
     os.environ.update(variables)
-    arm(variables.get(VARIABLE, ""))
     os.chdir(folder)
     descriptor = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(descriptor, 2)

@@ -139,18 +139,6 @@ def test_keys_of_a_gateway_that_runs_are_left_to_it(scene: Scene) -> None:
         scene.key(Role.ADMIN)
 
 
-def test_keys_at_rest_are_told_as_the_admin_api_tells_them(scene: Scene) -> None:
-    with keys_at_rest(scene.settings(), "ada", "why") as keys:
-        made = keys.create(Role.PREDICTOR, ["m*"], 60.0, "the app")
-        [shown] = keys.all()
-        assert (made["generation"], made["in_force"]) == (0, False)
-        assert made["key"].startswith(f"sg_{made['id']}_")
-        assert shown["id"] == made["id"] and "key" not in shown and "digest" not in shown
-        assert (shown["models"], shown["state"], shown["author"]) == (["m*"], "active", "ada")
-        keys.revoke(made["id"])
-        assert [key["state"] for key in keys.all()] == ["revoked"]
-
-
 def test_the_secret_is_known_to_whoever_can_read_it_and_is_not_made(scene: Scene) -> None:
     settings = scene.settings()
     assert known_secret(settings) == ""

@@ -1,7 +1,10 @@
-"""The metrics of one machine: all sources in one text, with what their processes use."""
+"""The metrics of one machine: all sources in one text, what their processes use, and a reader."""
 
 import asyncio
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 from app.scripted import Scripted, answer
@@ -9,9 +12,11 @@ from loops import in_loop
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.app.internal_http import InternalConnection
-from serve.app.metrics import Scrape, answers, serving_metrics
+from serve.app.membership import calls_in_flight
+from serve.app.metrics import Scrape, Usage, answers, families, serving_metrics
 from serve.app.ports import listener
 from serve.app.probes import Probes
+from serve.core.errors import Unavailable
 
 TEXT = "# TYPE calls counter\ncalls_total 2\n# TYPE g gauge\ng 1\n"
 
@@ -81,3 +86,75 @@ async def test_only_the_path_of_the_metrics_serves_them() -> None:
         assert ("servegate_process_open_files", "supervisor") in found
     port.close()
     assert not await answers(url, "/metrics")
+
+
+# --- what a process uses, as the kernel tells it --------------------------------------------------
+
+
+def test_the_usage_of_this_process_is_what_python_says_of_it() -> None:
+    before = time.process_time()
+    usage = Usage.of(os.getpid())
+    assert usage is not None
+    assert abs(usage.cpu_seconds - before) < 0.2
+    assert 5 << 20 < usage.resident < 5 << 30
+    assert usage.proportional is not None and 0 < usage.proportional <= usage.resident * 1.1
+    assert usage.open_files >= 3
+    assert time.time() - 24 * 3600 < usage.started <= time.time() + 1
+    with open(os.devnull):  # noqa: PTH123
+        after = Usage.of(os.getpid())
+    assert after is not None and after.open_files == usage.open_files + 1
+
+
+def test_every_number_is_kept_apart_by_its_source() -> None:
+    mine = os.getpid()
+    found = families({"worker-0": mine, "worker-1": mine})
+    for family in found:
+        assert [sample.labels for sample in family.samples] == [
+            {"source": "worker-0"},
+            {"source": "worker-1"},
+        ]
+    assert [family.name for family in found if family.type == "counter"] == [
+        "servegate_process_cpu_seconds"
+    ]
+
+
+def test_a_process_that_is_gone_uses_nothing_and_is_left_out() -> None:
+    process = subprocess.Popen((sys.executable, "-c", ""))
+    process.wait()
+    assert Usage.of(process.pid) is None
+    assert not any(family.samples for family in families({"worker-0": process.pid}))
+
+
+# --- calls in flight by replica, as the control plane reads them ----------------------------------
+
+TOLD = """
+# HELP servegate_calls_in_flight Calls in flight
+servegate_calls_in_flight{source="worker-0"} 3.0
+servegate_calls_in_flight{source="worker-1"} 1.0
+servegate_replica_calls_in_flight{pool="default",replica="a",source="worker-0"} 2.0
+servegate_replica_calls_in_flight{pool="",replica="b",source="worker-0"} 1.0
+servegate_replica_calls_in_flight{pool="default",replica="b",source="worker-1"} 1.0
+"""
+
+
+class Gateway:
+    """Tells this text, or nothing."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    async def metrics(self) -> str:
+        if self._text is None:
+            raise Unavailable("the gateway does not answer")
+        return self._text
+
+
+@in_loop
+async def test_all_workers_count_also_for_a_replica_that_some_of_them_know_no_more() -> None:
+    assert await calls_in_flight(Gateway(TOLD)) == {"a": 2.0, "b": 2.0}
+
+
+@in_loop
+async def test_where_no_worker_tells_nothing_is_known() -> None:
+    for text in (None, "", "# no worker has answered\n", "<html>"):
+        assert await calls_in_flight(Gateway(text)) is None, text

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from serve.app.access_log import AccessLog
 from serve.app.access_log_file import LogFile
 from serve.app.journals import Journals, LogAndSpans, require_otel
-from serve.app.spans import Spans
+from serve.app.spans import Parent, Spans, parent_of
 from serve.core.calls import Account, Call, Verb
 from serve.core.errors import CannotStart
 from serve.proxy.journal import EndedCall, Journal
@@ -110,6 +110,27 @@ def test_a_span_is_the_child_of_the_callers_and_only_made_when_that_one_is() -> 
     assert span.parent is not None and span.parent.is_remote
     assert f"{span.context.trace_id:032x}" == TRACE
     assert f"{span.parent.span_id:016x}" == SPAN
+
+
+def test_the_callers_span_is_read_also_of_later_versions_which_may_say_more() -> None:
+    for flags, sampled in (("01", True), ("00", False), ("03", True)):
+        assert parent_of(f"00-{TRACE}-{SPAN}-{flags}") == Parent(TRACE, SPAN, sampled)
+    assert parent_of(f"cc-{TRACE}-{SPAN}-01-what-comes-then") == Parent(TRACE, SPAN, True)
+
+
+def test_what_does_not_follow_the_form_of_w3c_names_no_caller() -> None:
+    for text in (
+        "",
+        "nonsense",
+        f"00-{TRACE}-{SPAN}",
+        f"00-{TRACE}-{SPAN}-01-more",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-0g",
+    ):
+        assert parent_of(text) is None, text
 
 
 @pytest.mark.parametrize(

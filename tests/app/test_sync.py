@@ -12,7 +12,6 @@ from object_store import ObjectStore
 
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.core.errors import CannotStart
-from serve.processes.failpoints import STATUS, VARIABLE
 
 BIG = {"model.onnx": bytes(range(256)) * 16384}  # 4 MiB
 
@@ -165,21 +164,6 @@ async def test_a_folder_has_one_agent(scene: Scene) -> None:
 async def test_a_wrong_secret_is_told_in_words(scene: Scene) -> None:
     async with scene.control(), scene.agent(secret="another-secret-altogether"):
         await until(lambda: any("SERVEGATE_SECRET" in line for line in scene.said))
-
-
-@in_loop
-async def test_an_agent_that_dies_between_two_steps_is_followed_by_one_that_finishes(
-    scene: Scene,
-) -> None:
-    one = await scene.publish()
-    async with scene.control(one):
-        async with scene.process(**{VARIABLE: "delivery.renamed"}) as agent:
-            assert await agent.wait() == STATUS
-        assert not scene.agents.has("gpu-1", one)
-        async with scene.process():
-            await until(lambda: scene.agents.has("gpu-1", one))
-        assert tree(scene.repository)["digits/1/model.onnx"] == MODEL["model.onnx"]
-        assert drafts(scene.repository) == []
 
 
 @in_loop

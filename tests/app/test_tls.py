@@ -17,6 +17,7 @@ from loops import in_each_loop
 
 from serve.app.internal_http import InternalConnection
 from serve.app.tls import HTTP, HTTP2, Tls, client_context
+from serve.app.tls_failures import Failures, failure
 from serve.core.errors import CannotStart
 from serve.settings import Settings
 
@@ -167,6 +168,39 @@ async def test_clients_have_to_show_a_certificate_when_that_is_asked(
         "grpc: a client presented no certificate, but 'tls_client_ca' requires one",
         "grpc: a client certificate was rejected: certificate has expired",
     ]
+
+
+def error(reason: str) -> ssl.SSLError:
+    found = ssl.SSLError(1, reason)
+    found.reason = reason
+    return found
+
+
+def test_a_storm_is_one_line_in_a_second_which_says_how_many_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    failures = Failures(clock)
+    for _ in range(20):
+        failures.note("http", error("HTTP_REQUEST"))
+        clock.now += 0.125
+    assert len(caplog.messages) == 3
+    assert caplog.messages[1].endswith("(and 7 more since the last line)")
+    (family,) = failures.collect()
+    assert [sample.value for sample in family.samples] == [20]
+
+
+def test_kinds_and_listeners_do_not_silence_each_other(caplog: pytest.LogCaptureFixture) -> None:
+    failures = Failures(Clock())
+    for listener in ("http", "grpc"):
+        for reason in ("HTTP_REQUEST", "TLSV1_ALERT_UNKNOWN_CA", "NO_SHARED_CIPHER"):
+            failures.note(listener, error(reason))
+    assert len(caplog.messages) == 6
+
+
+def test_a_reason_that_nobody_foresaw_is_told_in_openssls_words() -> None:
+    found = failure(error("BAD_EXTENSION"))
+    assert (found.kind, found.sentence) == ("other", "a TLS handshake failed: bad extension")
 
 
 # --- the files change -----------------------------------------------------------------------------
