@@ -1,34 +1,22 @@
 """Kill -9 again and again, under load: nothing is executed twice, and everything comes back."""
 
-import json
 import os
 import random
 import signal
 
 import harness
 import pytest
-import repositories
-from background import Load
+from background import Load, assert_executed_once, counted, counting
 
 pytestmark = [pytest.mark.triton, pytest.mark.chaos]
 
 CLIENTS, ROUNDS = 8, 12
 
 
-def body(number, count):
-    name = f"c{number}-{count}"
-    return "/v2/models/counting/infer", json.dumps(repositories.request(name)), name
-
-
 def test_random_kills_of_tritons_workers_and_control_never_execute_a_call_twice(tmp_path):
-    log = tmp_path / "executed"
-    log.touch()
-    models = tmp_path / "models"
-    repositories.python_model(models, "counting", repositories.COUNTING.format(log=str(log)))
     draw = random.Random(4)
-    flags = ("--model-repo", str(models), "--replicas", "2", "--workers", "2")
-    with harness.up(tmp_path / "state", *flags) as up:
-        with Load(up.http, body, CLIENTS) as load:
+    with counting(tmp_path, workers=2) as (up, log):
+        with Load(up.http, counted, CLIENTS) as load:
             for _ in range(ROUNDS):
                 load.wait_calls(200)
                 victim = draw.choice(["local-0", "local-1", "control", "worker-0", "worker-1"])
@@ -37,9 +25,7 @@ def test_random_kills_of_tritons_workers_and_control_never_execute_a_call_twice(
                 harness.until(lambda: up.children().get(victim, pid) != pid)  # noqa: B023
                 harness.until(lambda: whole(up), what="everything is back")
             load.wait_calls(200)
-        executed = log.read_text().split()
-    assert len(executed) == len(set(executed)), "a call was executed twice"
-    assert set(load.answered) <= set(executed)
+        assert_executed_once(load, log)
     assert len(load.failures) <= CLIENTS * ROUNDS, load.outcomes
 
 

@@ -81,17 +81,5 @@ class Cluster:
 
         return self._run(work())
 
-    def wait_asked(self, count: int) -> None:
-        """Until it was asked so many times more."""
-
-        async def work() -> None:
-            await self.api.asked(len(self.api.requests) + count)
-
-        self._run(work())
-
-    def wait_watched(self) -> None:
-        """Until somebody watches."""
-        self._run(self.api.watched())
-
     def _run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)

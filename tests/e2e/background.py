@@ -1,19 +1,33 @@
-"""A small closed-loop load: threads that call until told to stop, and what became of it."""
+"""A small closed-loop load: threads that call until told to stop, and what became of it.
 
+And a gateway for it, whose model writes down every execution.
+"""
+
+import contextlib
+import http.client
 import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import harness
+import repositories
 
 
 @dataclass
 class Load:
-    """Calls `body()` → (path, bytes) from `clients` threads on keep-alive connections."""
+    """Calls `body()` → (path, bytes, name) from `clients` threads on keep-alive connections.
+
+    `pause`: seconds between two calls of a client.
+    """
 
     host: str
     body: object
     clients: int = 8
+    pause: float = 0.0
     outcomes: Counter = field(default_factory=Counter)
     failures: list = field(default_factory=list)
     answered: list = field(default_factory=list)
@@ -26,6 +40,11 @@ class Load:
             thread.start()
         return self
 
+    @property
+    def calls(self):
+        """How many have ended."""
+        return sum(self.outcomes.values())
+
     def __exit__(self, *exc):
         self._stop.set()
         for thread in self._threads:
@@ -33,18 +52,16 @@ class Load:
 
     def wait_calls(self, count, patience=60.0):
         """Until this many more calls have ended."""
-        goal = sum(self.outcomes.values()) + count
+        goal = self.calls + count
         until = time.monotonic() + patience
-        while sum(self.outcomes.values()) < goal:
+        while self.calls < goal:
             assert time.monotonic() < until, f"too few calls: {self.outcomes}"
             self._stop.wait(0.01)
 
     def _run(self, number):
-        import http.client
-
         connection = http.client.HTTPConnection(self.host, timeout=30)
         count = 0
-        while not self._stop.is_set():
+        while not self._stop.wait(self.pause):
             path, data, name = self.body(number, count)
             count += 1
             try:
@@ -63,3 +80,34 @@ class Load:
                 connection.close()
                 connection = http.client.HTTPConnection(self.host, timeout=30)
         connection.close()
+
+
+@contextlib.contextmanager
+def counting(folder: Path, *, workers: int = 1) -> Iterator[tuple[harness.Up, Path]]:
+    """Two Tritons with that model, and its log; whatever dies comes back."""
+    log = folder / "executed"
+    log.touch()
+    models = folder / "models"
+    repositories.python_model(models, "counting", repositories.COUNTING.format(log=str(log)))
+    flags = ("--model-repo", str(models), "--replicas", "2", "--workers", str(workers))
+    with harness.up(folder / "state", *flags) as up:
+        yield up, log
+
+
+def counted(number: int, count: int) -> tuple[str, str, str]:
+    """One call of that model, with a name of its own."""
+    name = f"c{number}-{count}"
+    return "/v2/models/counting/infer", json.dumps(repositories.request(name)), name
+
+
+def assert_executed_once(load: Load, log: Path) -> None:
+    """What was answered was executed, and nothing was executed twice."""
+    executed = log.read_text().split()
+    assert len(executed) == len(set(executed)), "a call was executed twice"
+    assert set(load.answered) <= set(executed)
+
+
+def steady(address: str, model: str, body: str, *, clients: int = 4) -> Load:
+    """A load of a few calls a second on one model, for tests in which none may fail."""
+    call = f"/v2/models/{model}/infer", body, ""
+    return Load(address, lambda number, count: call, clients, pause=0.2)

@@ -10,7 +10,6 @@ from types import ModuleType
 
 import guarding
 import harness
-import pushing
 import pytest
 import repositories
 
@@ -37,10 +36,9 @@ def plain(folder: Path):
 
 def uploads(folder: Path):
     """Two Tritons for what is pushed, of which the second is said to have a GPU."""
-    pushing.python(folder / "models" / "mixed", pushing.FIVEFOLD)
     flags = ("--replicas", "2", "--workers", "2", "--quarantine", "off")
     flags += ("--contract-interval", "2", "--machine-facts", "local-1.gpu=true")
-    return harness.up(folder / "state", "--model-repo", str(folder / "models"), *flags)
+    return harness.up(folder / "state", "--model-repo", "", *flags)
 
 
 @pytest.fixture(scope="session")

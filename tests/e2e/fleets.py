@@ -92,12 +92,6 @@ class Machine:
         self.triton.kill()
         self.triton.wait()
 
-    def kill_agent(self) -> None:
-        """The same."""
-        assert self.agent is not None
-        self.agent.process.kill()
-        self.agent.process.wait()
-
     def stop(self) -> None:
         """End what runs of it."""
         if self.agent is not None and self.agent.process.poll() is None:

@@ -83,17 +83,6 @@ async def failed(asked: Awaitable[object]) -> list[Any]:
         return [error.code().name, error.details()]
 
 
-async def model_metadata(base: str) -> dict[str, Any]:
-    """Metadata over REST, for which the client has no method."""
-    async with httpx.AsyncClient(timeout=PATIENCE) as client:
-        model = (await client.get(f"{base}/v2/models/mirror")).json()
-    return {
-        "model": model["name"],
-        "versions": sorted(model["versions"]),
-        "inputs": {one["name"]: [one["datatype"], one["shape"]] for one in model["inputs"]},
-    }
-
-
 async def settled(ask: Callable[[], Awaitable[bool]]) -> bool:
     """Ask until it is true: other tests add models, and until they are loaded it is not."""
     end = time.monotonic() + PATIENCE
@@ -135,7 +124,6 @@ async def over_rest(base: str) -> dict[str, Any]:
             "arrays": told(await infer(everything)),
             "version 1": told(await infer(request(listed(LISTS)), "1")),
             "label": told(await infer(request(listed(LISTS)), "stable")),
-            "metadata": await model_metadata(base),
             "unknown model": await failed(infer(request(listed(LISTS), model="nothing"))),
             "unknown version": await failed(infer(request(listed(LISTS)), "9")),
             "unknown input": await failed(infer(request([other]))),

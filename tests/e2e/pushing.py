@@ -9,7 +9,7 @@ import numpy as np
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from harness import RunningGateway, request, servegate, until
-from onnx import TensorProto, helper
+from triton.onnx_models import node, onnx_file, tensor
 
 from serve.tensors.contracts import Case, write_contract
 
@@ -21,30 +21,14 @@ output [{{ name: "y" data_type: TYPE_FP32 dims: [ 4 ] }}]
 instance_group [{{ count: 1 kind: KIND_CPU }}]
 {more}
 """
-FIVEFOLD = """
-import triton_python_backend_utils as pb
-
-class TritonPythonModel:
-    def execute(self, requests):
-        rows = [pb.get_input_tensor_by_name(r, "x").as_numpy() for r in requests]
-        return [pb.InferenceResponse([pb.Tensor("y", 5 * x)]) for x in rows]
-"""
 ROW = [1.0, 2.0, 3.0, 4.0]
 
 
 def times(factor: float) -> bytes:
     """An ONNX model that answers its rows times a factor."""
-    shape = ["batch", 4]
-    graph = helper.make_graph(
-        [helper.make_node("Mul", ["x", "factor"], ["y"])],
-        "times",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        [helper.make_tensor("factor", TensorProto.FLOAT, [1], [factor])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
-    return model.SerializeToString()
+    x, y = (tensor(name, "FP32", "batch", 4) for name in "xy")
+    constants = {"factor": np.array([factor], np.float32)}
+    return onnx_file([x], [y], node("Mul", "x factor", "y"), constants=constants)
 
 
 def source(folder: Path, factor: float, *, batch: int = 8, more: str = "") -> Path:

@@ -42,18 +42,6 @@ BROKEN = """
 raise RuntimeError("this model cannot start")
 """
 
-HANGING = """
-import os
-import time
-import triton_python_backend_utils as pb
-
-class TritonPythonModel:
-    def initialize(self, args):
-        open({begun!r}, "w").close()
-        while not os.path.exists({until!r}):
-            time.sleep(0.1)
-"""
-
 CONFIG = """
 backend: "python"
 max_batch_size: 0

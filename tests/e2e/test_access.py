@@ -25,7 +25,6 @@ from guarding import (
     Caller,
     Guarded,
 )
-from ports import free_ports
 
 pytestmark = pytest.mark.triton
 
@@ -56,32 +55,24 @@ def test_a_model_that_a_key_does_not_name_is_like_one_that_does_not_exist(guarde
             assert answer.named(OPEN, ABSENT) != absent.named(OPEN, ABSENT), (verb, name)
             is_hidden = call(caller, SECRET).named(SECRET, ABSENT) == absent
             assert is_hidden == (name == "limited"), (verb, name)
-
-
-def test_questions_to_the_server_leave_out_what_a_key_may_not_see(guarded: Guarded) -> None:
-    for verb, call in OF_THE_SERVER.items():
+    for verb, call in OF_THE_SERVER.items():  # which leave it out
         for name in GOOD:
             answer = call(guarded.caller(name), OPEN)
             assert answer.outcome == SERVED, (verb, name)
-            if "metadata" not in verb:
-                seen = [model.encode() in answer.body for model in (OPEN, SECRET)]
-                assert seen == [True, name != "limited"], (verb, name)
+            seen = [model.encode() in answer.body for model in (OPEN, SECRET)]
+            assert seen == [True, name != "limited"], (verb, name)
 
 
-def test_only_an_admin_key_manages_and_health_needs_no_key(guarded: Guarded) -> None:
+def test_only_an_admin_key_administers_and_health_needs_no_key(guarded: Guarded) -> None:
     for verb, call in MANAGEMENT.items():
         outcomes = [call(guarded.caller(name), OPEN).outcome for name in GOOD]
         assert outcomes == [FORBIDDEN, FORBIDDEN, SERVED], verb
     for verb, call in HEALTH.items():
         for name in ("none", "wrong", "limited"):
             assert call(guarded.caller(name), OPEN).status in (0, 200), (verb, name)
-
-
-def test_the_admin_plane_is_for_admin_keys(guarded: Guarded) -> None:
     statuses = dict.fromkeys(UNKNOWN, 401) | {"limited": 403, "predictor": 403, "admin": 200}
     for name, key in guarded.keys.items():
-        for path in ("/api/models", "/api/keys", "/api/snapshot", "/api/replicas"):
-            assert guarded.request("GET", path, key=key)[0] == statuses[name], (name, path)
+        assert guarded.request("GET", "/api/models", key=key)[0] == statuses[name], name
 
 
 # --- revocation ----------------------------------------------------------------------------------
@@ -126,22 +117,6 @@ def test_a_revoked_key_is_refused_by_every_worker_once_that_is_acknowledged(
         assert all(worker["generation"] >= answer["generation"] for worker in workers)
 
 
-def test_a_connection_that_was_open_before_is_refused_too(guarded: Guarded) -> None:
-    made = guarded.make("predictor", OPEN)
-    port, context = guarded.up.http_port, guarded.context
-    connection = http.client.HTTPSConnection("localhost", port, timeout=30, context=context)
-    found = []
-    for _ in range(2):
-        shown = {"authorization": f"Bearer {made['key']}"}
-        connection.request("GET", f"/v2/models/{OPEN}", headers=shown)
-        answer = connection.getresponse()
-        answer.read()
-        found.append(answer.status)
-        guarded.revoke(made["id"])
-    connection.close()
-    assert found == [200, 401]
-
-
 # --- the command line ----------------------------------------------------------------------------
 
 
@@ -163,19 +138,3 @@ def test_a_command_is_let_in_by_the_state_folder_or_by_a_key(
         shown = elsewhere | {"SERVEGATE_KEY": guarded.keys["limited"]}
         done = harness.servegate("infer", OPEN, "--input", "random", *transport, env=shown)
         assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_a_key_made_before_the_start_closes_the_gateway_from_its_first_call(
-    tmp_path: Path,
-) -> None:
-    state = tmp_path / "state"
-    (port,) = free_ports(1)
-    offline = {"SERVEGATE_STATE": str(state), "SERVEGATE_ADMIN_PORT": str(port)}
-    made = harness.servegate("key", "create", "--role", "predictor", env=offline)
-    assert made.returncode == 0, made.stderr
-    with harness.up(state, "--workers", "1") as up:
-        url = f"http://{up.http}/v2/models/digits"
-        assert harness.request(url)[0] == 401
-        shown = {"authorization": f"Bearer {made.stdout.strip()}"}
-        assert harness.request(url, **shown)[0] == 200

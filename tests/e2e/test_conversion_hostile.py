@@ -6,7 +6,6 @@ The source is ONNX already, which is converted without TensorFlow.
 import json
 import os
 import resource
-import signal
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,6 @@ from pathlib import Path
 import harness
 import pushing
 import pytest
-from onnx import load_model_from_string
 
 pytestmark = pytest.mark.slow
 SERVEGATE = str(harness.BIN / "servegate")
@@ -59,53 +57,11 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def reached(process: "subprocess.Popen[str]", stage: str) -> None:
-    """Wait until it says that it is in this stage."""
-    assert process.stderr is not None
-    for line in process.stderr:
-        if stage in line:
-            return
-    raise AssertionError(f"it ended before it was {stage}")
-
-
 def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """The exit status, and what was said on stderr meanwhile."""
     said = process.communicate(timeout=PATIENCE)[1]
     assert "Traceback" not in said
     return process.returncode, said
-
-
-def test_a_command_that_is_ended_leaves_nothing(bench: Bench) -> None:
-    for stage in ("reading the source", "comparing results", "writing the result"):
-        process = bench.start()
-        reached(process, stage)
-        process.terminate()
-        code, said = end(process)
-        assert code == 130 and "nothing was written" in said, stage
-        assert not bench.left and not bench.repo.exists(), stage
-
-
-def test_what_a_killed_command_leaves_is_swept_by_the_next(bench: Bench) -> None:
-    process = bench.start()
-    reached(process, "simplifying")
-    [child] = harness.descendants(process.pid)
-    process.kill()
-    assert end(process)[0] == -signal.SIGKILL
-    harness.until(lambda: not harness.is_alive(child), 10)
-    [left] = bench.left
-    os.utime(left, (1, 1))
-    assert end(bench.start())[0] == 0
-    assert not bench.left
-
-
-def test_a_child_that_is_killed_is_told_and_leaves_nothing(bench: Bench) -> None:
-    process = bench.start()
-    reached(process, "comparing results")
-    [child] = harness.descendants(process.pid)
-    os.kill(child, signal.SIGKILL)
-    code, said = end(process)
-    assert code == 1 and "code: out_of_memory" in said
-    assert not bench.left and not bench.repo.exists()
 
 
 def test_a_full_disk_leaves_no_half_entry(bench: Bench) -> None:
@@ -137,13 +93,3 @@ def test_of_those_who_write_the_same_version_one_wins_and_the_others_are_told(
     assert [path.name for path in bench.repo.iterdir()] == ["m"]
     cases = json.loads((bench.repo / "m/contract/contract.json").read_bytes())["cases"]
     assert len(list((bench.repo / "m/contract").glob("*.npz"))) == len(cases)
-
-
-def test_names_that_steer_a_terminal_are_shown_and_not_obeyed(bench: Bench) -> None:
-    model = load_model_from_string(pushing.times(2.0))
-    name = "y\x1b]0;mine\x07\n>{}"
-    model.graph.output[0].name = model.graph.node[0].output[0] = name
-    bench.source.write_bytes(model.SerializeToString())
-    code, said = end(bench.start())
-    assert code == 1 and "code: unsupported_input" in said
-    assert "\x1b" not in said and r"\x1b]0;mine\x07" in said

@@ -11,9 +11,8 @@ import pushing
 import pytest
 from background import Load
 from database import postgres
-from ports import free_ports
 from relay import Relay
-from tritons import tritons
+from tritons import Control, tritons
 
 from serve.control.decisions import ROUTE
 from serve.control.storage.store import Store, StoreEdit
@@ -116,35 +115,15 @@ def test_a_push_that_was_running_ends_right_when_the_database_is_back(server, up
     assert len(up.get(f"/api/models/{kind}")["versions"]) == 1
 
 
-class Control:
-    """One of several control planes on one database, with the same Tritons and folders."""
-
-    def __init__(self, folder, name, shared):
-        (self.port,) = free_ports(1)
-        self.admin = f"http://127.0.0.1:{self.port}"
-        self.program = harness.Program(
-            *("control", "--state", str(folder / name), "--admin-port", str(self.port)),
-            *("--model-repo", "", "--storage", str(folder / "storage"), "--quarantine", "off"),
-            *shared,
-            env=SHARED,
-        )
-
-    def readyz(self):
-        """The status; 0 while nobody listens."""
-        assert self.program.process.poll() is None, self.program.output
-        try:
-            return harness.request(self.admin + "/readyz")[0]
-        except OSError:
-            return 0
-
-
 def test_of_two_control_planes_the_second_takes_over_when_the_first_is_killed(server, tmp_path):
     url, repository = server.new_database(), tmp_path / "repository"
     with tritons(tmp_path, repository) as addresses:
         shared = ("--database", url, "--triton", addresses, "--delivery-folder", str(repository))
-        first = Control(tmp_path, "first", shared)
+        shared += ("--storage", str(tmp_path / "storage"), "--quarantine", "off")
+        first, second = (Control(tmp_path / name, *shared) for name in ("first", "second"))
+        first.start(SHARED)
         harness.until(lambda: first.readyz() == 200, what="the first leads")
-        second = Control(tmp_path, "second", shared)
+        second.start(SHARED)
         service = Relay(first.port, b"\0 never said")
         threading.Thread(target=service.run, daemon=True).start()
         proxy = harness.RunningGateway(tmp_path / "proxy")

@@ -58,15 +58,12 @@ def test_each_printed_command_works_as_printed(demo):
     assert push.returncode == 0 and "digits:fresh points to it" in push.stderr, push.stderr
 
 
-def test_the_printed_page_is_there_with_both_versions(demo):
+def test_the_printed_page_has_both_versions_between_which_traffic_is_split(demo):
     _, said = demo
     (page,) = [word for line in said for word in line.split() if "/try/" in word]
     with urllib.request.urlopen(page, timeout=30) as answer:
         text = answer.read().decode()
     assert "<canvas" in text or "Draw" in text
     assert text.count('<option value="1" selected') == text.count('<option value="2" selected') == 1
-
-
-def test_the_demo_splits_traffic_between_two_versions(demo):
     _, route = harness.request("http://127.0.0.1:8080/api/routes/digits")
     assert route["split"] == {"1": 90, "2": 10} and route["routed"]

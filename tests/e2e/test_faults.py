@@ -1,43 +1,27 @@
 """What dies comes back, and what lives does not notice: kill -9 of each kind of process."""
 
-import json
 import os
 import signal
-import threading
-from collections import Counter
 
+import background
 import harness
 import pytest
 import repositories
-from background import Load
+from background import Load, counted
 
 pytestmark = pytest.mark.triton
-
-METADATA = "/v2/models/counting"
-
-
-def counting_body(number, count):
-    name = f"c{number}-{count}"
-    return "/v2/models/counting/infer", json.dumps(repositories.request(name)), name
 
 
 @pytest.fixture(scope="module")
 def counting(tmp_path_factory):
-    """Two Tritons with a model that writes down every execution; whatever dies comes back."""
-    folder = tmp_path_factory.mktemp("counting")
-    log = folder / "executed"
-    log.touch()
-    models = folder / "models"
-    repositories.python_model(models, "counting", repositories.COUNTING.format(log=str(log)))
-    flags = ("--model-repo", str(models), "--replicas", "2", "--workers", "1")
-    with harness.up(folder / "state", *flags) as up:
-        yield up, log
+    with background.counting(tmp_path_factory.mktemp("counting")) as scene:
+        yield scene
 
 
 def test_killing_one_of_two_tritons_fails_only_calls_in_flight_and_executes_none_twice(counting):
     up, log = counting
     clients = 8
-    with Load(up.http, counting_body, clients) as load:
+    with Load(up.http, counted, clients) as load:
         load.wait_calls(200)
         killed = up.children()["local-0"]
         os.kill(killed, signal.SIGKILL)
@@ -50,10 +34,8 @@ def test_killing_one_of_two_tritons_fails_only_calls_in_flight_and_executes_none
             what="its model is loaded again",
         )
         load.wait_calls(200)
-    executed = log.read_text().split()
     assert len(load.failures) <= clients, load.failures
-    assert len(executed) == len(set(executed)), "a call was executed twice"
-    assert set(load.answered) <= set(executed)
+    background.assert_executed_once(load, log)
 
 
 @pytest.mark.slow
@@ -61,7 +43,7 @@ def test_where_calls_may_be_executed_twice_no_caller_notices_a_killed_triton(cou
     up, _ = counting
     rules = ("route", "set", "counting", "1=100", "--admin-url", up.admin)
     assert harness.servegate(*rules, "--idempotent").returncode == 0
-    with Load(up.http, counting_body, 8) as load:
+    with Load(up.http, counted, 8) as load:
         load.wait_calls(200)
         killed = up.children()["local-0"]
         os.kill(killed, signal.SIGKILL)
@@ -74,43 +56,10 @@ def test_where_calls_may_be_executed_twice_no_caller_notices_a_killed_triton(cou
 
 
 @pytest.mark.slow
-def test_no_caller_hears_that_a_restarted_triton_does_not_know_its_model_yet(tmp_path):
-    models = tmp_path / "models"
-    repositories.python_model(models, "counting", repositories.PLAIN)
-    flags = ("--model-repo", str(models), "--replicas", "1", "--workers", "1")
-    questions = Counter()
-    with harness.up(tmp_path / "state", *flags) as up:
-        stop = threading.Event()
-
-        def ask(path, body):
-            while not stop.is_set():
-                method = "GET" if body is None else "POST"
-                questions[path, harness.request(f"http://{up.http}{path}", method, body)[0]] += 1
-
-        rows = {"instances": [1.0, 2.0]}
-        asked = {METADATA: None, f"{METADATA}/config": None, "/v1/models/counting:predict": rows}
-        threads = [threading.Thread(target=ask, args=each) for each in asked.items()]
-        with Load(up.http, counting_body, 8) as load:
-            for thread in threads:
-                thread.start()
-            load.wait_calls(100)
-            killed = up.children()["local-0"]
-            os.kill(killed, signal.SIGKILL)
-            harness.until(lambda: up.children().get("local-0", killed) != killed)
-            answered = len(load.answered)
-            harness.until(lambda: len(load.answered) > answered + 50, what="it serves again")
-            stop.set()
-            for thread in threads:
-                thread.join(30)
-    statuses = {status for _, status in questions} | set(load.outcomes)
-    assert statuses <= {200, 502, 503, 504}, (questions, load.outcomes)
-
-
-@pytest.mark.slow
 def test_a_killed_control_plane_leaves_calls_alone_and_is_taken_over(counting):
     up, _ = counting
     before = up.get("/api/snapshot")["generation"]
-    with Load(up.http, counting_body, 4) as load:
+    with Load(up.http, counted, 4) as load:
         load.wait_calls(50)
         killed = up.children()["control"]
         os.kill(killed, signal.SIGKILL)

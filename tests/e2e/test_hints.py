@@ -5,11 +5,8 @@ import json
 import os
 import re
 import signal
-import threading
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -24,28 +21,6 @@ pytestmark = [pytest.mark.triton, pytest.mark.slow]
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_text()
 LEAST = 3  # more than there are, so that the number is no default
 HELD = "restarted"
-LABELS = 'gpu="0",UUID="GPU-1",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node"'
-DCGM = f"""\
-# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
-# TYPE DCGM_FI_DEV_GPU_UTIL gauge
-DCGM_FI_DEV_GPU_UTIL{{{LABELS}}} 61
-# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles an SM has at least 1 warp assigned.
-# TYPE DCGM_FI_PROF_SM_ACTIVE gauge
-DCGM_FI_PROF_SM_ACTIVE{{{LABELS}}} 0.412706
-"""
-
-
-class Exporter(BaseHTTPRequestHandler):
-    """A dcgm-exporter next to the Triton."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("content-length", str(len(DCGM)))
-        self.end_headers()
-        self.wfile.write(DCGM.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 class Hinting:
@@ -104,18 +79,11 @@ class Hinting:
 
 @pytest.fixture(scope="module")
 def hinting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hinting]:
-    """A gateway with an exporter of GPU metrics, and with a port for KEDA."""
-    exporter = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    thread = threading.Thread(target=exporter.serve_forever)
-    thread.start()
+    """A gateway with a port for KEDA."""
     (port,) = free_ports(1)
-    gpus = f"default=http://{{host}}:{exporter.server_port}/metrics"
-    flags = ("--replicas", "1", "--workers", "1", "--keda-port", str(port), "--gpu-metrics", gpus)
+    flags = ("--replicas", "1", "--workers", "1", "--keda-port", str(port))
     with harness.up(tmp_path_factory.mktemp("hints"), *flags) as up:
         yield Hinting(up, port)
-    exporter.shutdown()
-    thread.join()
-    exporter.server_close()
 
 
 def test_a_capacity_is_learned_from_calls_and_the_next_round_says_so(hinting: Hinting) -> None:
@@ -135,17 +103,6 @@ def test_a_capacity_is_learned_from_calls_and_the_next_round_says_so(hinting: Hi
     text = hinting.up.metrics()
     for name in ("ready_replicas", "hint_reason", "model_calls_in_flight"):
         assert f"servegate_{name}{{" in text
-
-
-def test_a_hint_has_the_gpus_of_its_pool_and_their_mean(hinting: Hinting) -> None:
-    hint = harness.until(
-        lambda: next((one for one in hinting.up.get("/api/hints")["hints"] if one["gpus"]), None),
-        what="GPUs in a hint",
-    )
-    ((name, gpu),) = hint["gpus"].items()
-    assert name == "local-0/GPU-1"
-    assert (gpu["source"], gpu["utilization"], gpu["sm_active"]) == ("dcgm", 0.61, 0.412706)
-    assert hint["utilization"] == 0.61
 
 
 def samples(answer: Any) -> Iterator[dict[str, Any]]:
@@ -201,25 +158,3 @@ def test_a_control_plane_that_was_killed_holds_and_keda_keeps_what_it_has(hintin
     status, answer = harness.request(f"{hinting.up.admin}/api/hints/default/desired")
     assert (status, answer["code"]) == (503, "unavailable")
     assert hinting.up.get("/api/hints/default")["desired"] == LEAST
-
-
-def test_keda_hears_of_the_call_that_wakes_a_pool_before_it_is_answered(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-
-    async def woken(up: harness.Up) -> tuple[bool, bool, bool, int]:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            scaled = ScaledObject(channel, pool="default")
-            stream = scaled.open("StreamIsActive")
-            await stream.initial_metadata()
-            hearing = asyncio.create_task(stream.read())
-            url = f"http://{up.http}/v2/models/digits/infer"
-            was_active = hearing.done()
-            calling = asyncio.create_task(
-                asyncio.to_thread(harness.request, url, "POST", json.loads(SEVEN))
-            )
-            is_active = (await hearing).result
-            return was_active, is_active, calling.done(), (await calling)[0]
-
-    flags = ("--autoscale", "0..1", "--workers", "1", "--keda-port", str(port))
-    with harness.up(tmp_path / "state", *flags) as up:
-        assert asyncio.run(woken(up)) == (False, True, False, 200)

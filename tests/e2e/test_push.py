@@ -1,6 +1,7 @@
 """`servegate model push`: from a folder to every replica, as its users do it."""
 
 import json
+import re
 
 import harness
 import pushing
@@ -34,44 +35,6 @@ def test_a_pushed_model_is_served_by_number_and_label_once_the_command_returns(u
 
 
 @pytest.mark.slow
-def test_a_push_moves_no_calls_until_a_command_does_and_history_undoes_that(uploading, tmp_path):
-    up = uploading
-    pushing.published(up, tmp_path / "a", "calm", 2.0)
-    pushing.pushed(up, pushing.source(tmp_path / "b", 3.0), "calm", "--wait")
-    assert pushing.factor_of(up, "calm") == 2.0
-    assert pushing.factor_of(up, "calm", "2") == 3.0
-    up.split("calm", v1=100)
-    pushing.published(up, tmp_path / "c", "calm", 4.0, live=True)
-    assert pushing.factor_of(up, "calm") == 4.0
-    where = ("--admin-url", up.admin)
-    flags = ("--kind", "route", "--key", "calm", "--json")
-    shown = harness.servegate("history", "show", *flags, *where)
-    first = min(entry["revision"] for entry in json.loads(shown.stdout))
-    done = harness.servegate("history", "restore", str(first), "--yes", *where)
-    assert done.returncode == 0, done.stderr
-    assert pushing.factor_of(up, "calm") == 2.0
-    code = pushing.push(up, pushing.python(tmp_path / "d", pushing.FIVEFOLD), "code", "--wait")
-    assert code.returncode == 7
-    assert "--allow-code-models" in code.stderr
-
-
-@pytest.mark.slow
-def test_another_version_of_the_same_content_is_made_when_asked_for_and_loads_nothing_anew(
-    uploading, tmp_path
-):
-    """Triton looks at each file's time of change, which a further hard link would set."""
-    up, folder = uploading, pushing.source(tmp_path / "m", 6.0)
-    pushing.brought(up, folder, "shared")
-    assert pushing.pushed(up, folder, "shared", "--wait")["created"] is False
-    pushing.factor_of(up, "shared")
-    before = pushing.started(up, "shared", 1)
-    pushing.brought(up, pushing.proven(folder, 6.0), "shared")
-    assert pushing.factor_of(up, "shared", "2") == 6.0
-    assert pushing.started(up, "shared", 1) == before
-    assert pushing.pushed(up, folder, "shared", "--wait", "--again")["version"] == 3
-
-
-@pytest.mark.slow
 def test_versions_with_different_configurations_are_served_side_by_side(uploading, tmp_path):
     up = uploading
     batching = "dynamic_batching { max_queue_delay_microseconds: 100 }"
@@ -88,64 +51,6 @@ def test_versions_with_different_configurations_are_served_side_by_side(uploadin
         assert seen == {("aside", "1", 2.0), ("aside", "2", 3.0)}
     held = up.get("/api/replicas")[0]["held"]
     assert [len(found) for name, found in held.items() if name.startswith("aside")] == [1, 1]
-
-
-@pytest.mark.slow
-def test_a_published_version_stands_next_to_a_model_of_another_backend(uploading, tmp_path):
-    up = uploading
-    pushing.published(up, tmp_path / "m", "mixed", 2.0)
-    assert pushing.state(up, "mixed", 2)["physical"].startswith("mixed--")
-    for client, module in pushing.clients(up):
-        assert pushing.asked(client, module, "mixed", "1")[2] == 5.0
-        assert pushing.asked(client, module, "mixed", "2") == ("mixed", "2", 2.0)
-        assert pushing.asked(client, module, "mixed") == ("mixed", "1", 5.0)
-    up.split("mixed", v1=50, v2=50)
-    client, module = pushing.clients(up)[1]
-    assert {pushing.asked(client, module, "mixed")[2] for _ in range(60)} == {5.0, 2.0}
-
-
-@pytest.mark.slow
-def test_an_ensemble_is_pinned_and_its_parts_cannot_go(uploading, tmp_path):
-    up = uploading
-    pushing.published(up, tmp_path / "part", "part", 2.0)
-    folder = tmp_path / "whole"
-    (folder / "1").mkdir(parents=True)
-    (folder / "1" / "keep.txt").write_text("an ensemble's version folder holds nothing")
-    (folder / "config.pbtxt").write_text(
-        """
-platform: "ensemble"
-max_batch_size: 8
-input [{ name: "x" data_type: TYPE_FP32 dims: [ 4 ] }]
-output [{ name: "y" data_type: TYPE_FP32 dims: [ 4 ] }]
-ensemble_scheduling { step [
-  { model_name: "part" model_version: -1
-    input_map { key: "x" value: "x" } output_map { key: "y" value: "middle" } },
-  { model_name: "part" model_version: -1
-    input_map { key: "x" value: "middle" } output_map { key: "y" value: "y" } }
-] }
-"""
-    )
-    pushing.brought(up, folder, "whole")
-    assert pushing.factor_of(up, "whole") == 4.0
-    pushing.published(up, tmp_path / "newer", "part", 3.0, live=True)
-    assert (pushing.factor_of(up, "part"), pushing.factor_of(up, "whole")) == (3.0, 4.0)
-    status, answer = harness.request(f"{up.admin}/api/models/part/versions/1", "DELETE")
-    assert (status, answer["code"]) == (409, "in_use"), answer
-
-
-@pytest.mark.slow
-def test_a_retired_version_is_unloaded_and_comes_back(uploading, tmp_path):
-    up, path = uploading, f"{uploading.admin}/api/models/retired/versions/1"
-    pushing.published(up, tmp_path / "a", "retired", 2.0)
-    pushing.published(up, tmp_path / "b", "retired", 3.0)
-    assert harness.request(path, "DELETE")[0] == 409  # calls go to it
-    up.split("retired", v2=100)
-    assert harness.request(path, "DELETE")[0] == 200
-    harness.until(lambda: pushing.infer(up, "retired", "1")[0] == 404)
-    assert harness.request(f"{path}/restore", "POST")[0] == 200
-    pushing.wait_state(up, "retired", 1, "ready", "serving")
-    assert pushing.factor_of(up, "retired", "1") == 2.0
-    assert pushing.factor_of(up, "retired") == 3.0
 
 
 @pytest.mark.slow
@@ -172,3 +77,32 @@ def test_a_replica_that_answers_wrongly_gets_no_calls_although_it_is_ready(uploa
     file.unlink()
     file.write_bytes(right)
     harness.until(lambda: len(pushing.state(up, "proven", 1)["replicas"]) == 2, what="it is back")
+
+
+def corrupt(folder):
+    pushing.source(folder, 1.0)
+    (folder / "1" / "model.onnx").write_bytes(pushing.times(1.0)[:-20])
+    return folder
+
+
+@pytest.mark.slow
+def test_a_version_that_is_no_good_fails_in_quarantine_and_the_old_one_serves_on(tmp_path):
+    golden = str(pushing.golden(tmp_path / "golden.npz", 3.0))
+    with harness.up(tmp_path / "state", "--model-repo", "", "--replicas", "2") as up:
+        pushing.published(up, tmp_path / "fine", "held", 3.0)
+        assert pushing.state(up, "held", 1)["memory"] is not None
+        for folder, words, flags in (
+            (corrupt(tmp_path / "corrupt"), "model.onnx", ()),
+            (pushing.source(tmp_path / "wrong", 4.0), "'y'", ("--golden", golden)),
+        ):
+            done = pushing.push(up, folder, "held", "--wait", "--json", *flags)
+            assert done.returncode == 7, (folder, done.stdout, done.stderr)
+            assert json.loads(done.stdout.splitlines()[-1])["type"] == "result"
+            number = up.get("/api/models/held")["versions"][-1]["version"]
+            shown = pushing.state(up, "held", number)
+            assert (shown["state"], words in shown["reason"]) == ("failed", True), shown["reason"]
+            assert pushing.factor_of(up, "held") == 3.0
+            assert all(replica["held"]["held"] == [1] for replica in up.get("/api/replicas"))
+            assert not (up.state / "repository" / "held" / str(number)).exists()
+        loads = [line for line in up.program.lines if re.search(r"local-.*load(ing)?: held:", line)]
+        assert all("held:1" in line for line in loads), loads

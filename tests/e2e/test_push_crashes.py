@@ -9,53 +9,12 @@ import subprocess
 import harness
 import pushing
 import pytest
-from ports import free_ports
-from tritons import tritons
+from tritons import Control, tritons
 
 from serve.core.versions import Manifest
 from serve.processes.failpoints import POINTS, STATUS, VARIABLE
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
-
-
-class Control:
-    """A control plane of its own over a Triton that stays, so that it can be killed and started."""
-
-    def __init__(self, folder, triton, repository):
-        self.folder = folder
-        (self.port,) = free_ports(1)
-        self.state = folder / "state"
-        self.admin = f"http://127.0.0.1:{self.port}"
-        self._flags = (
-            *("control", "--state", str(self.state), "--admin-port", str(self.port)),
-            *("--triton", triton, "--model-repo", "", "--delivery-folder", str(repository)),
-        )
-        self.program = None
-
-    def start(self, failpoint=""):
-        env = {VARIABLE: failpoint, "SERVEGATE_TICK": "0.1", "SERVEGATE_SCAN_INTERVAL": "0.2"}
-        self.program = harness.Program(*self._flags, env=env)
-
-    def wait_leading_or_dead(self):
-        def leads():
-            try:
-                return harness.request(self.admin + "/readyz")[0] == 200
-            except OSError:
-                return self.program.process.poll() is not None
-
-        harness.until(leads, what="control answers")
-
-    def stop(self):
-        assert self.program.stop() in (0, STATUS), self.program.output
-
-
-@pytest.fixture(scope="module")
-def triton(tmp_path_factory):
-    """A local Triton on an empty published repository, and nothing else of Servegate."""
-    folder = tmp_path_factory.mktemp("crashes")
-    repository = folder / "repository"
-    with tritons(folder, repository) as address:
-        yield address, repository
 
 
 class Pushes:
@@ -94,36 +53,42 @@ class Pushes:
         return result
 
 
-def test_a_death_at_any_step_leaves_a_version_absent_or_whole(triton, tmp_path):
-    address, repository = triton
-    control = Control(tmp_path, address, repository)
-    pushes, published = Pushes(control, tmp_path), {}
-    for point in POINTS:  # each start goes on with what the death before it has left
-        control.start(point)
-        control.wait_leading_or_dead()
-        until_dead(control, pushes, point)
-        published = assert_absent_or_whole(control, repository, published)
-    control.start()
-    control.wait_leading_or_dead()
-    pushes.go_on()
-    harness.until(lambda: pushes.running.poll() is not None)
-    while not (result := pushes.result())["ok"]:
+def start(control, failpoint=""):
+    """Start it with a failpoint, and wait until it leads, or is dead already."""
+    control.start({VARIABLE: failpoint, "SERVEGATE_TICK": "0.1", "SERVEGATE_SCAN_INTERVAL": "0.2"})
+    harness.until(lambda: control.readyz() == 200 or control.has_ended, what="control answers")
+
+
+def test_a_death_at_any_step_leaves_a_version_absent_or_whole(tmp_path):
+    repository = tmp_path / "repository"
+    with tritons(tmp_path, repository) as address:
+        flags = ("--triton", address, "--delivery-folder", str(repository))
+        control = Control(tmp_path / "state", *flags)
+        pushes, published = Pushes(control, tmp_path), {}
+        for point in POINTS:  # each start goes on with what the death before it has left
+            start(control, point)
+            until_dead(control, pushes, point)
+            published = assert_absent_or_whole(control, repository, published)
+        start(control)
         pushes.go_on()
         harness.until(lambda: pushes.running.poll() is not None)
-    shown = pushing.state(control, "m", result["version"])
-    assert (shown["state"], shown["named_by"]) == ("serving", ["candidate"])
-    assert result["version"] in assert_absent_or_whole(control, repository, published)
-    assert_no_orphans(control)
-    control.stop()
+        while not (result := pushes.result())["ok"]:
+            pushes.go_on()
+            harness.until(lambda: pushes.running.poll() is not None)
+        shown = pushing.state(control, "m", result["version"])
+        assert (shown["state"], shown["named_by"]) == ("serving", ["candidate"])
+        assert result["version"] in assert_absent_or_whole(control, repository, published)
+        assert_no_orphans(control)
+        assert control.program.stop() == 0, control.program.output
 
 
 def until_dead(control, pushes, point):
     """Push until the control plane has died at its failpoint."""
 
     def died():
-        if control.program.process.poll() is None:
+        if not control.has_ended:
             pushes.go_on()
-        return control.program.process.poll() is not None
+        return control.has_ended
 
     harness.until(died, what=f"{point} is reached: {control.program.output}")
     assert control.program.process.returncode == STATUS, (point, control.program.output)
@@ -149,15 +114,12 @@ def assert_absent_or_whole(control, repository, before):
 
 
 def assert_no_orphans(control):
-    """Nothing is left that a collection without grace would find beyond its dry run's word."""
-    status, answer = harness.request(
-        control.admin + "/api/gc", "POST", {"keep": 1000, "dry_run": False, "grace": 0}
-    )
-    assert status == 200, answer
-    status, answer = harness.request(
-        control.admin + "/api/gc", "POST", {"keep": 1000, "dry_run": True, "grace": 0}
-    )
-    assert (status, answer["items"]) == (200, []), answer
+    """Nothing is left that a collection without grace would find after another."""
+    for is_trial in (False, True):
+        body = {"keep": 1000, "dry_run": is_trial, "grace": 0}
+        status, answer = harness.request(control.admin + "/api/gc", "POST", body)
+        assert status == 200, answer
+    assert answer["items"] == []
     staging = control.state / "uploads" / "staging"
     assert [path for path in staging.rglob("*") if path.is_file()] == []
     assert list((control.state / "checks").iterdir()) == []

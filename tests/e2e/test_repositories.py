@@ -21,7 +21,7 @@ FAILING = {
 def served(gateway, tmp_path_factory):
     """The gateway with a bit of everything."""
     models = tmp_path_factory.mktemp("mixed")
-    repositories.python_model(models, "plain", repositories.PLAIN, versions=(1, 2, 3))
+    repositories.python_model(models, "plain", repositories.PLAIN, versions=(1, 3))
     repositories.python_model(models, "broken", repositories.BROKEN)
     repositories.ensemble(models, "chain", "plain", "plain")
     shutil.copytree(harness.ROOT / "model_repo" / "digits" / "1", models / "bare" / "1")
@@ -46,12 +46,6 @@ def test_python_models_onnx_models_ensembles_and_models_without_configuration_ar
     assert status == 200 and metadata["inputs"][0]["name"] == "x"
 
 
-def test_the_version_policy_says_which_versions_are_served(served):
-    versions = {v["version"]: v["state"] for v in served.get("/api/models/plain")["versions"]}
-    assert versions == {1: "not wanted", 2: "not wanted", 3: "ready"}
-    assert infer(served, "plain")[1]["model_version"] == "3"
-
-
 def test_a_model_that_cannot_be_served_says_why(served):
     for model, reason in FAILING.items():
         problems = served.get(f"/api/models/{model}")["problems"]
@@ -59,49 +53,19 @@ def test_a_model_that_cannot_be_served_says_why(served):
         assert infer(served, model)[0] in (404, 503)
 
 
-def test_a_version_that_appears_in_the_folder_is_loaded_and_one_that_goes_is_not_called(
+def test_a_version_or_a_model_that_appears_is_served_and_one_that_goes_is_called_no_more(
     served, tmp_path
 ):
-    models = served.models
-    shutil.copytree(models / "plain" / "3", tmp_path / "4")
-    (tmp_path / "4").rename(models / "plain" / "4")
-    harness.until(lambda: infer(served, "plain")[1].get("model_version") == "4")
-    shutil.rmtree(models / "plain" / "4")
-    harness.until(lambda: infer(served, "plain")[1].get("model_version") == "3")
-
-
-def test_a_load_that_hangs_keeps_nobody_waiting_once_its_version_is_removed(served, tmp_path):
-    models, begun, until = served.models, tmp_path / "begun", tmp_path / "until"
-    repositories.python_model(tmp_path / "new", "hanging", repositories.PLAIN)
+    repositories.python_model(tmp_path / "new", "late", repositories.PLAIN)
     repositories.serve(served, tmp_path / "new")
-    code = repositories.HANGING.format(begun=str(begun), until=str(until))
-    repositories.python_model(tmp_path / "later", "hanging", code, versions=(2,))
-    try:
-        (tmp_path / "later" / "hanging" / "2").rename(models / "hanging" / "2")
-        harness.until(begun.exists)
-        shutil.rmtree(models / "hanging" / "2")
-        harness.until(lambda: len(called(served, "hanging")) == 2)
-        repositories.python_model(tmp_path / "next", "beside", repositories.PLAIN)
-        repositories.serve(served, tmp_path / "next")
-        harness.until(lambda: len(called(served, "beside")) == 2)
-    finally:
-        until.touch()
-
-
-def called(up, model):
-    """The replicas to which calls for version 1 go."""
-    (one,) = [each for each in up.get(f"/api/models/{model}")["versions"] if each["version"] == 1]
-    return one["replicas"]
-
-
-def test_a_model_whose_folder_appears_is_served_and_one_whose_folder_goes_is_unknown(
-    served, tmp_path
-):
-    models = served.models
-    repositories.python_model(tmp_path, "late", repositories.PLAIN)
-    repositories.serve(served, tmp_path)
-    assert infer(served, "late")[0] == 200
-    shutil.rmtree(models / "late")
+    assert infer(served, "late")[1]["model_version"] == "1"
+    late = served.models / "late"
+    shutil.copytree(late / "1", tmp_path / "2")
+    (tmp_path / "2").rename(late / "2")
+    harness.until(lambda: infer(served, "late")[1].get("model_version") == "2")
+    shutil.rmtree(late / "2")
+    harness.until(lambda: infer(served, "late")[1].get("model_version") == "1")
+    shutil.rmtree(late)
     harness.until(lambda: infer(served, "late")[0] == 404)
     harness.until(lambda: "late" not in served.get("/api/replicas")[0]["held"])
 

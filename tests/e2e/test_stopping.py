@@ -6,10 +6,12 @@ import re
 import signal
 import socket
 import time
+from datetime import datetime
 from pathlib import Path
 
 import harness
 import pytest
+from certificates import Authority
 from ports import free_ports
 
 pytestmark = pytest.mark.triton
@@ -110,14 +112,28 @@ def test_a_second_start_on_the_same_state_or_ports_fails_with_a_sentence(tmp_pat
 
 @pytest.mark.slow
 def test_what_cannot_start_says_so_in_a_sentence(tmp_path):
-    for arguments, code, wanted in (
-        (("--model-repo", str(tmp_path / "none")), 1, "is not a folder"),
-        (("--host", "0.0.0.0"), 1, "listening on 0.0.0.0 is not safe"),
-        (("--replicas", "0"), 2, "'0' is not a valid value for 'replicas' (flag --replicas)"),
-        (("--triton", "localhost:1"), 2, "is not the address of a Triton"),
+    chain, key = Authority(tmp_path).issue("old", ends=datetime(2020, 1, 1))
+    for name, content in (("control.sqlite", b"no database" * 100), ("secret", b"caf\xc3\xa9")):
+        (tmp_path / name[:3]).mkdir()
+        (tmp_path / name[:3] / name).write_bytes(content)
+    elsewhere = "--autoscale needs local Tritons"
+    discovers = {"SERVEGATE_DISCOVER": "dns=tritons:1:2:3"}
+    for arguments, env, code, wanted in (
+        (("up", "--model-repo", str(tmp_path / "none")), {}, 1, "is not a folder"),
+        (("up", "--host", "0.0.0.0"), {}, 1, "listening on 0.0.0.0 is not safe"),
+        (("up", "--replicas", "0"), {}, 2, "'0' is not a valid value for 'replicas' (flag --repl"),
+        (("up", "--triton", "localhost:1"), {}, 2, "is not the address of a Triton"),
+        (("up", "--autoscale", "1..2", "--triton", "127.0.0.1:1:2:3"), {}, 2, elsewhere),
+        (("up", "--autoscale", "1..2"), discovers, 2, elsewhere),
+        (("up", "--autoscale", "4..1"), {}, 2, "'4..1' is not a valid range of replicas"),
+        (("up", "--tls-cert", str(chain), "--tls-key", str(key)), {}, 1, "expired on 2020-01-01"),
+        (("up", "--state", str(tmp_path / "con")), {}, 1, "control.sqlite cannot be read"),
+        (("up", "--state", str(tmp_path / "sec")), {}, 1, "does not contain a valid secret"),
+        (("control",), {}, 1, "--discover kubernetes"),
     ):
-        free = zip(NAMES, free_ports(4), strict=True)
-        ports = [f"--{name}-port={port}" for name, port in free]
-        done = harness.servegate("up", "--state", str(tmp_path / "s"), *ports, *arguments)
-        assert done.returncode == code, done.stderr
-        assert wanted in done.stderr and "Traceback" not in done.stderr
+        given = {"SERVEGATE_STATE": str(tmp_path / "state"), **env}
+        for name, port in zip(NAMES, free_ports(4), strict=True):
+            given[f"SERVEGATE_{name.upper()}_PORT"] = str(port)
+        done = harness.servegate(*arguments, env=given)
+        assert (done.returncode, wanted in done.stderr) == (code, True), (arguments, done.stderr)
+        assert "Traceback" not in done.stderr

@@ -1,47 +1,52 @@
-"""Trying versions of five different models on a real gateway, and sending the same from a shell."""
+"""Trying versions on a real gateway, and sending the same from a shell, or comparing by command."""
 
 import base64
 import io
 import json
-import urllib.request
+from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import pytest
 import repositories
-from PIL import Image
-from trying_scene import HOSTILE, Shell, offered, picture, snippets, tried, write_models
+from shells import Shell
+from triton.onnx_models import Model, config, identity, node, onnx_file, tensor
 
 from serve.tensors.datatypes import from_raw
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
-DTYPES = {"FP16": np.float16, "FP32": np.float32, "INT64": np.int64, "BYTES": object}
+DTYPES = {"FP16": np.float16, "FP32": np.float32, "BYTES": object}
+HOSTILE = 'it\'s $HOME `x` "y"'  # the name of an input
+HALF = np.array([[0.5, -2, 1 / 3]], np.float16)
 LONG = np.arange(4000, dtype=np.float32).reshape(1000, 4)
 
 
-def npz(**arrays: np.ndarray) -> bytes:
+def chosen() -> bytes:
+    """FP16 and BOOL: the values that are kept, 0 for the others."""
+    where = node("Where", "keep half nothing", "kept")
+    where.input[1] = HOSTILE
+    return onnx_file(
+        [tensor(HOSTILE, "FP16", "n", 3), tensor("keep", "BOOL", "n", 3)],
+        [tensor("kept", "FP16", "n", 3)],
+        where,
+        constants={"nothing": np.zeros(1, np.float16)},
+    )
+
+
+def offered(form: str, value: Any = None, **arrays: np.ndarray) -> dict[str, str]:
+    """One input of a try: a JSON value, or arrays."""
     file = io.BytesIO()
-    np.savez(file, **arrays)
-    return file.getvalue()
+    if arrays:
+        np.savez(file, **arrays)
+    else:
+        file.write(json.dumps(value).encode())
+    return {"form": form, "data": base64.b64encode(file.getvalue()).decode(), "name": ""}
 
 
-HALF = np.array([[0.5, -2, 1 / 3]], np.float16)
+KEEP = np.array([[True, False, True]])
 CASES: dict[str, tuple[dict[str, Any], str, str, tuple[int, ...], Any]] = {
     # model: inputs, output, datatype, shape, values
-    "picture": (
-        {"": offered("image", picture(), "a.png")},
-        "scores",
-        "FP32",
-        (1, 2),
-        [[32 * 200 / 16, 32 * 220 / 16]],
-    ),
-    "matrix": (
-        {"x": offered("json", [[[1, -2, 3], [4, 5, 9007199254740993]]])},
-        "y",
-        "INT64",
-        (1, 2, 3),
-        [[[1, -2, 3], [4, 5, 9007199254740993]]],
-    ),
     "words": (
         {"x": offered("json", [["it's $HOME `id`", '"\\ ü\n']])},
         "y",
@@ -50,20 +55,35 @@ CASES: dict[str, tuple[dict[str, Any], str, str, tuple[int, ...], Any]] = {
         [[b"it's $HOME `id`", '"\\ ü\n'.encode()]],
     ),
     "chosen": (
-        {"": offered("npz", npz(**{HOSTILE: HALF, "keep": np.array([[True, False, True]])}))},
+        {"": offered("npz", **{HOSTILE: HALF, "keep": KEEP})},
         "kept",
         "FP16",
         (1, 3),
-        np.where([[True, False, True]], HALF, np.float16(0)).tolist(),
+        np.where(KEEP, HALF, np.float16(0)).tolist(),
     ),
-    "free": ({"x": offered("npz", npz(x=LONG))}, "y", "FP32", (1000, 4), LONG.tolist()),
+    "free": ({"x": offered("npz", x=LONG)}, "y", "FP32", (1000, 4), LONG.tolist()),
 }
 
 
 @pytest.fixture(scope="module")
-def up(gateway, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tries") / "models"
-    write_models(folder)
+def up(
+    gateway: harness.RunningGateway, tmp_path_factory: pytest.TempPathFactory
+) -> harness.RunningGateway:
+    """Texts, two inputs of which one has a hostile name, and rows without a batch."""
+    folder = tmp_path_factory.mktemp("tries")
+    name = json.dumps(HOSTILE)[1:-1]
+    picks = config(
+        "keep BOOL [3]",
+        "kept FP16 [3]",
+        f'input {{ name: "{name}" data_type: TYPE_FP16 dims: [3] }}',
+    )
+    rows = config("x FP32 [-1,4]", "y FP32 [-1,4]", max_batch_size=0)
+    for called, file, page in (
+        ("words", identity("STRING", "n", 2), config("x STRING [2]", "y STRING [2]")),
+        ("chosen", chosen(), picks),
+        ("free", identity("FP32", "rows", 4), rows),
+    ):
+        Model({1: file}, page).write(folder / called)
     repositories.serve(gateway, folder)
     return gateway
 
@@ -86,58 +106,38 @@ def of_http(shell: Shell, text: str, name: str, datatype: str, shape: tuple[int,
     return from_raw(body[end:], datatype, shape).tolist()
 
 
-@pytest.mark.parametrize("via", ["http", "grpc"])
-@pytest.mark.parametrize("model", CASES)
-def test_snippets_do_exactly_as_shown_what_was_tried(up, tmp_path, model: str, via: str) -> None:
-    inputs, output, datatype, shape, wanted = CASES[model]
-    one = tried(up, model, a="1", via=via, inputs=inputs)
-    (side,) = one["sides"]
-    assert side["error"] is None, side
-    assert (side["version"], side["by"]) == ("1", "number")
-    (line,) = [each for each in side["outputs"] if each["name"] == output]
-    assert (line["datatype"], tuple(line["shape"])) == (datatype, shape)
-    texts = snippets(up, one)
-    shell = Shell(tmp_path)
-    assert of_http(shell, shell.run("curl", texts["curl"]), output, datatype, shape) == wanted
-    assert of_grpc(shell.run("grpcurl", texts["grpcurl"]), output, datatype, shape) == wanted
-    printed = shell.run("python", texts["python"])
-    exact = np.array(wanted, DTYPES[datatype])
-    assert printed == f"{output} {exact}\n"
+def test_snippets_do_exactly_as_shown_what_was_tried(
+    up: harness.RunningGateway, tmp_path: Path
+) -> None:
+    for model, (inputs, output, datatype, shape, wanted) in CASES.items():
+        for via in ("http", "grpc"):
+            body = {"model": model, "a": "1", "via": via, "inputs": inputs}
+            status, one = harness.request(f"{up.admin}/api/tries", "POST", body)
+            assert status == 201, one
+            (side,) = one["sides"]
+            assert (side["error"], side["version"], side["by"]) == (None, "1", "number"), side
+            (line,) = [each for each in side["outputs"] if each["name"] == output]
+            assert (line["datatype"], tuple(line["shape"])) == (datatype, shape)
+            snippets = up.get(f"/api/tries/{one['id']}/snippets?side=a")
+            texts = {each["language"]: each["text"] for each in snippets}
+            shell = Shell(tmp_path / f"{model}-{via}")
+            said = {language: shell.run(language, text) for language, text in texts.items()}
+            assert of_http(shell, said["curl"], output, datatype, shape) == wanted, (model, via)
+            assert of_grpc(said["grpcurl"], output, datatype, shape) == wanted, (model, via)
+            assert said["python"] == f"{output} {np.array(wanted, DTYPES[datatype])}\n"
 
 
-def test_two_versions_are_compared_with_what_the_model_saw(up) -> None:
-    inputs = {"picture": offered("image", picture(), "a.png")}
-    one = tried(up, "picture", a="1", b="2", inputs=inputs)
-    tops = [side["outputs"][0]["top"][0][0]["label"] for side in one["sides"]]
-    assert tops == ["below", "above"]
-    difference = one["difference"]["scores"]
-    assert (difference["differing"], difference["agreement"]) == ([0], 0)
-    assert difference["max_abs"] == pytest.approx(4 * 32 * 200 / 16)
-    assert one["inputs"] == [
-        {"name": "picture", "datatype": "FP32", "shape": [1, 8, 8, 1], "form": "image"}
-        | {"preview": True}
-    ]
-    path = f"{up.admin}/api/tries/{one['id']}/inputs/picture.png"
-    with Image.open(fetched(path)) as seen:
-        assert seen.size == (256, 256)
-        assert (seen.getpixel((0, 0)), seen.getpixel((0, 255))) == (200, 220)
-    assert up.get(f"/api/tries/{one['id']}") == one
-    (line,) = [each for each in up.get("/api/tries?model=picture") if each["id"] == one["id"]]
-    assert (line["versions"], line["agrees"]) == (["1", "2"], False)
-
-
-def test_latency_is_exact_when_no_other_call_was_counted(up) -> None:
-    inputs = {"x": offered("random")}
-    takes = [tried(up, "matrix", a="1", inputs=inputs)["sides"][0]["latency"] for _ in range(3)]
-    assert any(one["exact"] and one["calls"] == 1 for one in takes)
-    for one in takes:
-        assert one["round_trip"] > 0
-        if one["exact"]:
-            inside = sum(one[part] for part in ("queue", "compute_input", "compute_infer"))
-            assert inside <= one["round_trip"]
-            assert one["gateway_and_network"] <= one["round_trip"]
-
-
-def fetched(url: str) -> io.BytesIO:
-    with urllib.request.urlopen(url) as answer:
-        return io.BytesIO(answer.read())
+def test_compare_shows_both_answers_and_fails_when_they_differ_too_much(
+    gateway: harness.RunningGateway,
+) -> None:
+    picture = harness.ROOT / "examples/digits/disagree.png"
+    words = ("compare", "digits@1", "digits:candidate", "--input", f"x=@{picture}")
+    where = ("--admin-url", gateway.admin)
+    fine = harness.servegate(*words, *where, "--fail-if", "max_abs>5", "--via", "grpc")
+    assert fine.returncode == 0, fine.stderr
+    assert fine.stdout.splitlines()[0] == "output\t\tdigits@1\tdigits@2"
+    assert f"stored: {gateway.admin}/runs/" in fine.stderr
+    failed = harness.servegate(*words, *where, "--fail-if", "max_abs>0.01", "--json")
+    assert failed.returncode == 7, failed.stderr
+    assert json.loads(failed.stdout)["difference"]["probabilities"]["max_abs"] > 0.01
+    assert "max_abs is" in failed.stderr

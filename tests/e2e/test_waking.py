@@ -11,8 +11,8 @@ import fleets
 import harness
 import numpy as np
 import pytest
-import steady
 import tritonclient.grpc as triton
+from background import steady
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_text()
@@ -89,32 +89,6 @@ def test_calls_that_wait_outlive_a_control_plane_that_hangs_and_dies(tmp_path):
         assert asking.result(60) == "2"
 
 
-def test_a_gateway_that_stops_tells_those_who_wait(tmp_path):
-    """They were not executed, so they may call again somewhere else."""
-
-    def http():
-        return harness.request(f"http://{up.http}{INFER}", "POST", json.loads(SEVEN))
-
-    def rpc():
-        with pytest.raises(triton.InferenceServerException) as refused:
-            over_grpc(up)
-        return refused.value
-
-    up = harness.Up(tmp_path, "--autoscale", "0..1").wait_ready()
-    with ThreadPoolExecutor(2) as callers:
-        os.kill(up.children()["control"], signal.SIGSTOP)  # nobody hears that they wait
-        asking = callers.submit(http), callers.submit(rpc)
-        harness.until(lambda: waiting(up) == 2, what="the calls wait")
-        up.program.stop()
-        status, told = asking[0].result()
-        error = asking[1].result()
-    assert (status, "this worker is stopping" in told["error"]) == (503, True), told
-    assert (error.status(), "this worker is stopping" in error.message()) == (
-        "StatusCode.UNAVAILABLE",
-        True,
-    )
-
-
 def replicas(fleet, *flags):
     """What there is from now on, as whoever starts Tritons says it."""
     body = {"replicas": flags, "within": 20}
@@ -142,15 +116,15 @@ def test_a_pool_goes_to_zero_and_comes_back_under_load_and_no_call_fails(tmp_pat
         machine.start_triton()
         replicas(fleet, machine.flag)
         first.join(60)
-        with steady.Steady(fleet.http, [steady.Call("digits", INFER, SEVEN)], rate=20) as load:
+        with steady(fleet.http, "digits", SEVEN, clients=12) as load:
             for _ in range(2):
                 replicas(fleet)
                 harness.until(lambda: waiting(fleet) >= 10, what="calls wait")
                 assert fleet.get("/api/models")[0]["state"] == "asleep"
                 replicas(fleet, machine.flag)
                 harness.until(lambda: waiting(fleet) < 5, what="they are answered")
-        assert load.failed() == []
-        assert len(load.done) >= 20
+        assert load.failures == []
+        assert load.calls >= 20
     finally:
         machine.stop()
         fleet.stop()

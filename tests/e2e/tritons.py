@@ -1,4 +1,4 @@
-"""Tritons of a test's own, and nothing else of Servegate."""
+"""Tritons of a test's own, and control planes in front of them that it starts and kills."""
 
 import contextlib
 import subprocess
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import harness
+from ports import free_ports
 
 _PROGRAM = """
 import asyncio, logging, sys
@@ -47,3 +48,28 @@ def tritons(folder: Path, repository: Path, *, count: int = 1) -> Iterator[str]:
         process.terminate()
         process.wait(20)
         process.stdout.close()
+
+
+class Control:
+    """A control plane alone; `start` it as often as a test likes."""
+
+    def __init__(self, state: Path, *flags: str) -> None:
+        self.state = state
+        (self.port,) = free_ports(1)
+        self.admin = f"http://127.0.0.1:{self.port}"
+        where = ("--state", str(state), "--admin-port", str(self.port))
+        self._words = ("control", *where, "--model-repo", "", *flags)
+
+    def start(self, env: dict[str, str]) -> None:
+        self.program = harness.Program(*self._words, env=env)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.program.process.poll() is not None
+
+    def readyz(self) -> int:
+        """The status; 0 while nobody listens."""
+        try:
+            return harness.request(self.admin + "/readyz")[0]
+        except OSError:
+            return 0
