@@ -27,7 +27,7 @@ pipeline-demo: deps-pipeline  ## Run the Kubeflow pipeline three times on this m
 
 test: deps-dev deps-postgres deps-browser deps-compiler  ## Run the main test suite, with real Tritons and Chromium
 	$(PYTEST) $(PARALLEL) -m "not slow and not chaos and not conversion" $(addprefix --ignore=,$(APART) tests/browser tests/fuzz tests/loadtests)
-	DURATIONS_APPEND=1 $(PYTEST) -n 2 -m "not slow" tests/browser
+	DURATIONS_APPEND=1 $(PYTEST) -m "not slow" tests/browser
 
 test-all: deps-dev deps-kserve deps-postgres deps-browser deps-compiler  ## Run all tests except chaos: both event loops, conversions, fuzz corpora, pipelines, manifests
 	$(PYTEST) $(PARALLEL) --both-loops -m "not chaos and not conversion" $(addprefix --ignore=,$(APART) tests/browser)

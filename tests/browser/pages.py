@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fastapi.routing import APIRoute
 from golden.forms import all_web
 
-from browser.scene import EARLIER, HELD_OUT, HOSTILE, HOSTILE_DATA, REPORT, Stage
+from browser.scene import HELD_OUT, HOSTILE, HOSTILE_DATA, Stage
 from serve.admin.web import site
 
 # GET routes that are no page of their own: parts that htmx fetches into pages, and files.
@@ -36,18 +36,7 @@ class Listed:
 
     def on(self, stage: Stage) -> str:
         """The path that leads to it."""
-        return self.path.format(
-            hostile=HOSTILE,
-            report=REPORT,
-            earlier=EARLIER,
-            revision=stage.revision,
-            data=HELD_OUT,
-            hostile_data=HOSTILE_DATA,
-            tried=stage.tried,
-            hostile_try=stage.hostile_try,
-            evaluation=stage.evaluation,
-            hostile_evaluation=stage.hostile_evaluation,
-        )
+        return self.path.format_map(stage)
 
 
 PAGES = {

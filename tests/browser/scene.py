@@ -18,7 +18,8 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,39 +38,91 @@ DIGITS = harness.ROOT / "model_repo/digits"
 SEVEN, DISAGREE = (harness.ROOT / f"examples/digits/{name}.png" for name in ("seven", "disagree"))
 
 
-@dataclass(frozen=True, slots=True)
 class Stage:
-    """The running gateway, and the ids of what was made in it."""
+    """The running gateway, and what is made in it once somebody asks for it; most of it by an id.
 
-    up: harness.Up
-    tried: str
-    hostile_try: str
-    evaluation: str
-    hostile_evaluation: str
-    revision: int
+    At first there are the models but for HOSTILE, and a split of digits.
+    """
+
+    def __init__(self, up: harness.Up, folder: Path) -> None:
+        self.up = up
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> str:
+        """So that the path of a page makes what it needs."""
+        return str(getattr(self, name))
+
+    def make_everything(self) -> None:
+        """All of it, as pages with lists show it."""
+        for name, value in vars(Stage).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
+
+    @cached_property
+    def hostile(self) -> str:
+        publish_hostile(self.up, self._folder / "hostile")
+        return HOSTILE
+
+    @cached_property
+    def reports(self) -> tuple[str, str]:
+        """Two load reports whose words attack, the earlier one first."""
+        report = replace(report_of(run_of(3, 20.0)), model="digits", title=ATTACK)
+        for name in (EARLIER, REPORT):
+            one = replace(report, name=name, findings=(ATTACK, LINK))
+            call(self.up, "POST", "/api/load/reports", one.to_json())
+        return EARLIER, REPORT
+
+    @property
+    def earlier(self) -> str:
+        return self.reports[0]
+
+    @property
+    def report(self) -> str:
+        return self.reports[1]
+
+    @cached_property
+    def data(self) -> str:
+        upload_pictures(self.up, HELD_OUT, held_out(ROWS))
+        return HELD_OUT
+
+    @cached_property
+    def hostile_data(self) -> str:
+        upload_pictures(self.up, HOSTILE_DATA, hostile_rows())
+        return HOSTILE_DATA
+
+    @cached_property
+    def tried(self) -> str:
+        return attempt(self.up, "digits", "1", "2")
+
+    @cached_property
+    def hostile_try(self) -> str:
+        return attempt(self.up, self.hostile, "1", "__proto__")
+
+    @cached_property
+    def evaluation(self) -> str:
+        return evaluate(self.up, "digits", self.data, "1", "2")
+
+    @cached_property
+    def hostile_evaluation(self) -> str:
+        return evaluate(self.up, self.hostile, self.hostile_data, "1", "1")
+
+    @cached_property
+    def revision(self) -> int:
+        """The first change of the split."""
+        revision: int = self.up.get("/api/history?kind=route&key=digits")[-1]["revision"]
+        return revision
 
 
 @contextlib.contextmanager
 def gateway(folder: Path) -> Iterator[Stage]:
-    """A `servegate up` with all of it, and a load report; ends with the block."""
+    """A `servegate up` for it; ends with the block."""
     plain(folder / "models")
     flags = ("--model-repo", str(folder / "models"), "--replicas", "1", "--workers", "1")
     with harness.up(folder / "state", *flags, "--quarantine", "off") as up:
         publish_digits(up, folder / "digits")
-        publish_hostile(up, folder / "hostile")
-        keep_reports(up)
         up.split("digits", v1=50, v2=50)
         up.split("digits", v1=90, v2=10)
-        upload_pictures(up, HELD_OUT, held_out(ROWS))
-        upload_pictures(up, HOSTILE_DATA, hostile_rows())
-        yield Stage(
-            up,
-            tried=attempt(up, "digits", "1", "2"),
-            hostile_try=attempt(up, HOSTILE, "1", "__proto__"),
-            evaluation=evaluate(up, "digits", HELD_OUT, "1", "2"),
-            hostile_evaluation=evaluate(up, HOSTILE, HOSTILE_DATA, "1", "1"),
-            revision=up.get("/api/history?kind=route&key=digits")[-1]["revision"],
-        )
+        yield Stage(up, folder)
 
 
 def plain(repository: Path) -> None:
@@ -116,14 +169,6 @@ def publish(up: harness.Up, folder: Path, name: str, **ask: object) -> int:
     number = pushing.publish(up, folder, name, **ask)
     pushing.wait_state(up, name, number, "ready", "serving")
     return number
-
-
-def keep_reports(up: harness.Up) -> None:
-    """Two load reports whose words attack."""
-    report = replace(report_of(run_of(3, 20.0)), model="digits", title=ATTACK)
-    for name in (EARLIER, REPORT):
-        one = replace(report, name=name, findings=(ATTACK, LINK))
-        call(up, "POST", "/api/load/reports", one.to_json())
 
 
 def attempt(up: harness.Up, model: str, a: str, b: str) -> str:
@@ -188,21 +233,17 @@ def call(up: harness.Up, method: str, path: str, body: Any = None, **headers: st
 
 
 class Guarded:
-    """A gateway that asks for keys, without any Triton; `admin` and `caller` are keys."""
+    """A gateway that asks for keys, without any Triton; `admin` is a key."""
 
     def __init__(self, up: harness.Up) -> None:
         self.up = up
         self._secret = (up.state / "secret").read_text()
-        self.admin, self.caller = self.make("admin"), self.make("predictor")
+        self.admin = self.make("admin")
 
     def make(self, role: str) -> dict[str, Any]:
         """A key, with its `id` and what is shown: `key`."""
         made: dict[str, Any] = self._call("POST", "/api/keys?wait=30", {"role": role})
         return made
-
-    def revoke(self, key: dict[str, Any]) -> None:
-        """From now on it is nobody's."""
-        self._call("DELETE", f"/api/keys/{key['id']}?wait=30")
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         return call(self.up, method, path, body, authorization=f"Bearer {self._secret}")

@@ -36,6 +36,12 @@ IN_LISTS = ("models", "choose what to try", "tries", "evaluations", "live")
 NAMES = ("model", "dataset", "a", "b", "bucket", "label", "predicted", "slice", "against", "next")
 
 
+@pytest.fixture(autouse=True)
+def everything(stage: Stage) -> None:
+    """All that attacks is there."""
+    stage.make_everything()
+
+
 def open_all(page: Page) -> None:
     """Unfold what is folded, which fetches some parts."""
     for folded in page.locator("details:not([open]) > summary").all():

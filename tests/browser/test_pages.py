@@ -24,8 +24,14 @@ def cases() -> Iterator[object]:
     """Each page and width."""
     for name in PAGES | GUARDED:
         for width in (WIDE, NARROW):
-            is_slow = width == NARROW or name not in SMOKE
-            yield pytest.param(name, width, marks=[pytest.mark.slow] if is_slow else [])
+            yield pytest.param(
+                name, width, marks=[pytest.mark.slow] if is_slow(name, width) else []
+            )
+
+
+def is_slow(name: str, width: int) -> bool:
+    """Whether `make test` leaves it out."""
+    return width == NARROW or name not in SMOKE
 
 
 def test_every_page_of_the_site_is_listed_here() -> None:
@@ -39,7 +45,7 @@ def test_every_page_of_the_site_is_listed_here() -> None:
 def test_a_page_costs_little_and_all_of_it_is_seen_read_and_reached(
     visitor: Visitor, request: pytest.FixtureRequest, name: str, width: int
 ) -> None:
-    home, path = place(request, name)
+    home, path = place(request, name, width)
     page = visitor.open(home, width=width)
     is_there = name != "nothing there"
     if not is_there:
@@ -57,12 +63,14 @@ def test_a_page_costs_little_and_all_of_it_is_seen_read_and_reached(
     assert not found, "\n".join(found)
 
 
-def place(request: pytest.FixtureRequest, name: str) -> tuple[str, str]:
+def place(request: pytest.FixtureRequest, name: str, width: int) -> tuple[str, str]:
     """The gateway that has the page, and its path there."""
     if name in GUARDED:
         guarded: Guarded = request.getfixturevalue("guarded")
         return guarded.up.admin, GUARDED[name].path
     stage: Stage = request.getfixturevalue("stage")
+    if is_slow(name, width):
+        stage.make_everything()
     return stage.up.admin, PAGES[name].on(stage)
 
 
