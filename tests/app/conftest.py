@@ -24,7 +24,6 @@ def stranger(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def threaded() -> Iterator[Threaded]:
-    """An HTTP server in a thread of its own."""
     with Threaded() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -30,11 +30,9 @@ class Scripted:
 
     @property
     def asked(self) -> list[str]:
-        """Method and path of each question."""
         return [head.partition(" HTTP")[0] for head in self.heads]
 
     async def listen(self, path: Path | None = None) -> str:
-        """Where to ask."""
         if path is not None:
             self.server = await asyncio.start_unix_server(self._talk, str(path))
             return str(path)

@@ -100,7 +100,6 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def agent(self, **changes: Any) -> AsyncIterator[asyncio.Task[None]]:
-        """An agent in this process."""
         orders = self.orders(**changes)
         work = keep(orders, say=self.said.append, trust=ssl.create_default_context)
         running = asyncio.create_task(work)
@@ -112,7 +111,6 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def process(self, *options: str, **environment: str) -> AsyncIterator["Agent"]:
-        """The real command, in a process of its own."""
         told = self.folder / "told"
         words = ("--admin-url", self.url, "--replica", "gpu-1", "--folder", str(self.repository))
         variables = {"SERVEGATE_SECRET": SECRET, **environment}
@@ -129,12 +127,10 @@ class Agent:
         self.send_signal = running.send_signal
 
     async def wait(self) -> int:
-        """Its exit status."""
         return await asyncio.to_thread(self._running.wait)
 
     @property
     def told(self) -> str:
-        """All that it has written to stderr."""
         return self._told.read_text()
 
 

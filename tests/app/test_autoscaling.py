@@ -57,7 +57,6 @@ def test_people_read_how_many_are_wanted_and_why() -> None:
 
 
 def told(desired: int, *codes: str, confidence: str = "high") -> dict[str, Any]:
-    """A hint, as the admin API tells it."""
     reasons = [{"code": code, "text": f"because of {code}"} for code in codes or ("demand",)]
     certain = {"confidence": confidence, "lasts": 30.0, "reasons": reasons}
     return {"pool": "default", "desired": desired, **certain}
@@ -177,7 +176,6 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def autoscaling(count: int, *, patience: float = math.inf) -> AsyncIterator[Scene]:
-    """An autoscaler that runs with so many Tritons that answer."""
     scene = Scene(count, patience)
     running = asyncio.create_task(scene.autoscaler.run())
     try:
@@ -190,7 +188,6 @@ async def autoscaling(count: int, *, patience: float = math.inf) -> AsyncIterato
 
 @contextlib.asynccontextmanager
 async def starting() -> AsyncIterator[Scene]:
-    """One Triton answers, and one more has been started for a hint."""
     async with autoscaling(1) as scene:
         scene.control.hint(2)
         await scene.did("notified local-0 +0", "start local-1", "notified local-0 +1")

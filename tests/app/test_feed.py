@@ -41,7 +41,6 @@ class Scene:
 
     @property
     def acknowledged(self) -> list[int]:
-        """The generation that each poll names."""
         return [int(asked.rpartition("after=")[2]) for asked in self.control.asked]
 
 

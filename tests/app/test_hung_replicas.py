@@ -53,8 +53,6 @@ class Server:
 
 @dataclass(slots=True)
 class GrpcCall:
-    """One call over gRPC, and how it ended."""
-
     errors: list[Exception] = field(default_factory=list)
 
     def on_connected(self, upstream: Upstream) -> None:
@@ -75,8 +73,6 @@ class GrpcCall:
 
 @dataclass
 class Scene:
-    """One replica with both ports, and the watch over it."""
-
     server: Server
     listening: asyncio.Server
     triton: Triton
@@ -88,7 +84,6 @@ class Scene:
     hanging: HungReplicas
 
     def look(self) -> None:
-        """Time for the next look has come."""
         self.clock.now += LOOK
         self.hanging.sweep()
 
@@ -101,7 +96,6 @@ class Scene:
         return task
 
     async def settled(self) -> None:
-        """Nothing is asked any more."""
         await until(lambda: repr(self.hanging) == "<HungReplicas asks=[]>", within=BOUND)
 
 

@@ -49,7 +49,6 @@ def hints(desired: int = 5) -> HintBoard:
 
 
 def kept(role: Role = Role.PREDICTOR) -> tuple[Decisions, str]:
-    """Decisions with one key, and its words."""
     key, words = ApiKey.create(role, ("nothing",))
     body = {"digest": key.digest, "role": role.value, "models": ["nothing"], "expires": None}
     return Decisions(MappingProxyType({(KEY, key.id): StoredEntry(body, 1)})), words

@@ -22,12 +22,10 @@ TEXT = "# TYPE calls counter\ncalls_total 2\n# TYPE g gauge\ng 1\n"
 
 
 def source() -> Scripted:
-    """A process that always gives the same metrics."""
     return Scripted(then=answer(TEXT.encode()))
 
 
 def samples(text: bytes) -> dict[tuple[str, str], float]:
-    """By name and source."""
     return {
         (sample.name, sample.labels.get("source", "")): sample.value
         for family in text_string_to_metric_families(text.decode())

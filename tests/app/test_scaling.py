@@ -19,8 +19,6 @@ from serve.settings import Settings
 
 
 class Gateway:
-    """One that does not answer."""
-
     async def metrics(self) -> str:
         raise Unavailable("it is being started")
 
@@ -43,7 +41,6 @@ def composed(
 
 
 def lost(folder: Path) -> ControlPlane:
-    """No replica answers."""
     plane = ControlPlane(folder, replicas=[replica("a"), replica("b", pool="large")])
     return asyncio.run(plane.begin())
 

@@ -29,7 +29,6 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 async def serving(
     authority: Authority, **more: Any
 ) -> AsyncIterator[tuple[HttpServer, socket.socket]]:
-    """A server over TLS, and its port."""
     context = Tls(*authority.issue("one")).listener("http", HTTP)
     with listener("127.0.0.1", 0) as port:
         port.listen()  # who connects before the server waits

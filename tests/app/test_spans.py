@@ -61,7 +61,6 @@ class Scene:
         return list(self._exporter.get_finished_spans())
 
     def written(self, one: Call, **more: Any) -> ReadableSpan:
-        """The span of this one call."""
         self.write(one, **more)
         (span,) = self.made()
         return span

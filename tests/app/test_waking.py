@@ -24,7 +24,6 @@ class Scene:
         self.caller.tell()
 
     async def heard(self) -> list[str]:
-        """What the control plane hears next."""
         models: list[str] = json.loads(await self.control.bodies.get())["models"]
         return models
 

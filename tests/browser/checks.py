@@ -41,7 +41,6 @@ def chromium() -> str:
 
 
 def overflow(page: Page) -> list[str]:
-    """What makes the document wider than its window."""
     return _ask(page, "overflow")
 
 
@@ -51,7 +50,6 @@ def cut_texts(page: Page) -> list[str]:
 
 
 def overlapping(page: Page) -> list[str]:
-    """Pairs of things to click that lie on each other."""
     return _ask(page, "overlapping")
 
 
@@ -61,7 +59,6 @@ def is_in_dialog(page: Page) -> bool:
 
 
 def nodes(page: Page) -> int:
-    """How many elements the document has."""
     return int(_ask(page, "nodes"))
 
 

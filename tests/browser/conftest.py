@@ -37,7 +37,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[scene.Stage]:
 
 @pytest.fixture(scope="package")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[scene.Guarded]:
-    """A second one, which needs keys."""
     with scene.guarded(tmp_path_factory.mktemp("guarded")) as made:
         yield made
 
@@ -66,7 +65,6 @@ class Visitor:
         return context.new_page()
 
     def close(self) -> None:
-        """All windows."""
         for context in self._contexts:
             context.close()
 

@@ -35,7 +35,6 @@ class Listed:
     h1: str = ""
 
     def on(self, stage: Stage) -> str:
-        """The path that leads to it."""
         return self.path.format_map(stage)
 
 
@@ -87,7 +86,6 @@ GUARDED = {"login": Listed("/login", "/login", "Log in")}
 
 
 def routes() -> set[str]:
-    """The GET routes of the site."""
     return {
         route.path
         for router in site.routers(all_web())

@@ -133,7 +133,6 @@ def plain(repository: Path) -> None:
 
 
 def publish_digits(up: harness.Up, folder: Path) -> None:
-    """Versions 1 and 2, which are `stable` and `candidate`, and a split."""
     for number in (1, 2):
         publish(up, digits(folder / str(number), number), "digits")
     up.put("/api/models/digits/labels/stable", {"version": 1})
@@ -142,7 +141,6 @@ def publish_digits(up: harness.Up, folder: Path) -> None:
 
 
 def digits(folder: Path, number: int) -> Path:
-    """A folder with one of the demo's versions alone."""
     shutil.copytree(DIGITS, folder, ignore=shutil.ignore_patterns("[0-9]"))
     shutil.copytree(DIGITS / str(number), folder / "1")
     return folder
@@ -165,7 +163,6 @@ def publish_hostile(up: harness.Up, folder: Path) -> None:
 
 
 def publish(up: harness.Up, folder: Path, name: str, **ask: object) -> int:
-    """Push a folder, and wait until it is served."""
     number = pushing.publish(up, folder, name, **ask)
     pushing.wait_state(up, name, number, "ready", "serving")
     return number
@@ -188,7 +185,6 @@ def held_out(count: int) -> dict[str, bytes]:
 
 
 def hostile_rows() -> dict[str, bytes]:
-    """Pictures whose names, labels and slices attack."""
     names = [f'"><img src=x onerror=hurt={n}>.png' for n in range(3)]
     table = io.StringIO()
     writer = csv.writer(table)
@@ -198,7 +194,6 @@ def hostile_rows() -> dict[str, bytes]:
 
 
 def upload_pictures(up: harness.Up, name: str, files: dict[str, bytes]) -> None:
-    """A dataset of a folder, as one archive."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for path, data in files.items():
@@ -207,7 +202,6 @@ def upload_pictures(up: harness.Up, name: str, files: dict[str, bytes]) -> None:
 
 
 def upload(up: harness.Up, name: str, data: bytes, form: str) -> None:
-    """A dataset of one file."""
     url = f"{up.admin}/api/datasets/{name}?format={form}"
     asked = urllib.request.Request(url, data, method="PUT")
     try:
@@ -217,7 +211,6 @@ def upload(up: harness.Up, name: str, data: bytes, form: str) -> None:
 
 
 def evaluate(up: harness.Up, model: str, dataset: str, a: str, b: str, **more: Any) -> str:
-    """Evaluate to the end; gives its id."""
     gates = ["accuracy(b)>=0.95", "accuracy(a)>=0.99"]
     body = {"model": model, "dataset": dataset, "a": a, "b": b, "gates": gates, **more}
     identity = call(up, "POST", "/api/evaluations", body)["id"]
@@ -226,7 +219,6 @@ def evaluate(up: harness.Up, model: str, dataset: str, a: str, b: str, **more: A
 
 
 def call(up: harness.Up, method: str, path: str, body: Any = None, **headers: str) -> Any:
-    """One exchange with the admin API, which succeeds."""
     status, answer = harness.request(up.admin + path, method, body, **headers)
     assert status < 300, answer
     return answer
@@ -251,7 +243,6 @@ class Guarded:
 
 @contextlib.contextmanager
 def guarded(folder: Path) -> Iterator[Guarded]:
-    """The second gateway, which needs keys."""
     flags = ("--model-repo", "", "--replicas", "1", "--workers", "1", "--auth", "keys")
     with harness.up(folder / "state", *flags, "--quarantine", "off") as up:
         yield Guarded(up)

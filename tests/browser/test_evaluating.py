@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
 
 def bucket(page: Page, row: str, column: int) -> Any:
-    """The link of one of the four buckets."""
     return (
         page.locator("table.buckets").get_by_role("row", name=row).get_by_role("link").nth(column)
     )

@@ -1,21 +1,95 @@
-"""The Live page's hints: how many replicas a pool should have and why, and advice on batching."""
+"""The Live page's hints: how many replicas a pool should have and why, and advice on batching.
 
+They come from a control plane by script: no Triton, and a clock that runs fast. The sampler, the
+board, the API and the pages are the real ones. The server runs in a thread of its own, because
+Playwright keeps a loop open in the tests'.
+"""
+
+import asyncio
+import contextlib
 import re
-from collections.abc import Iterator
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from control.live.advised import DEMAND, model, told, tune
+from admin.api.admin_scene import application, plane
+from admin.web.web_scene import with_pages
+from control.live.advised import DEMAND, Advised, model, told, tune
 from playwright.sync_api import Page, expect
 
 from browser import checks
 from browser.conftest import Visitor
-from browser.hinted import Hinted, hinted
 from browser.scene import ATTACK
+from serve.app.http_server import HttpServer
 from serve.capacity.scaling.signals import Code, Reason
+from serve.control.live.sampler import LiveSampler
 
 HELD = Reason(Code.STALE, "the readings of digits are 20 s old")
 NOT_BOUND = Reason(Code.NOT_GPU_BOUND, "calls wait although the GPUs are busy 12 % of the time")
+PACE = 0.1  # seconds of ours for one of theirs
+
+
+class Hinted:
+    """What people look at. `then` is called before each sample."""
+
+    def __init__(self, folder: Path) -> None:
+        self.scene = Advised()
+        self.then: Callable[[], None] = lambda: None
+        live = LiveSampler(self.scene.sources, clock=self.scene.clock, sleep=self._sleep)
+        self._app, self._live = with_pages(application(plane(folder), live=live)), live
+        self.url = ""
+
+    async def serve(
+        self, port: socket.socket, started: threading.Event, ended: asyncio.Event
+    ) -> None:
+        """Until `ended`."""
+        server = HttpServer(self._app, timeout_graceful_shutdown=1)
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(server.serve(sockets=[port]))
+            sampling = tasks.create_task(self._live.run())
+            while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way
+                await asyncio.sleep(0.01)
+            started.set()
+            await ended.wait()
+            sampling.cancel()
+            server.should_exit = True
+            await serving
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(PACE)
+        self.scene.clock.now += 1.0
+        self.scene.wall.now += 1.0
+        self.then()
+
+
+@contextlib.contextmanager
+def hinted(folder: Path) -> Iterator[Hinted]:
+    made: list[Hinted] = []
+    started, loops = threading.Event(), []
+
+    def run(port: socket.socket) -> None:
+        made.append(Hinted(folder))
+
+        async def serve() -> None:
+            ended = asyncio.Event()
+            loops.append((asyncio.get_running_loop(), ended))
+            await made[0].serve(port, started, ended)
+
+        asyncio.run(serve())
+
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        thread = threading.Thread(target=run, args=(port,))
+        thread.start()
+        try:
+            assert started.wait(30)
+            made[0].url = f"http://localhost:{port.getsockname()[1]}"
+            yield made[0]
+        finally:
+            for loop, ended in loops:
+                loop.call_soon_threadsafe(ended.set)
+            thread.join(30)
 
 
 @pytest.fixture
@@ -33,7 +107,7 @@ def live(visitor: Visitor, site: Hinted) -> Page:
 def always(site: Hinted, *told_: object, batching: tuple[object, ...] = ()) -> None:
     """These hints hold from the next sample on."""
 
-    def put(count: int) -> None:
+    def put() -> None:
         site.scene.board.put(told_)
         site.scene.batching = batching
 

@@ -38,12 +38,10 @@ NAMES = ("model", "dataset", "a", "b", "bucket", "label", "predicted", "slice", 
 
 @pytest.fixture(autouse=True)
 def everything(stage: Stage) -> None:
-    """All that attacks is there."""
     stage.make_everything()
 
 
 def open_all(page: Page) -> None:
-    """Unfold what is folded, which fetches some parts."""
     for folded in page.locator("details:not([open]) > summary").all():
         if folded.is_visible():
             folded.click()

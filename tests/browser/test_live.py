@@ -16,7 +16,6 @@ PATH = "/v2/models/digits/infer"
 
 @pytest.fixture
 def calling(stage: Stage) -> Load:
-    """Calls while it is entered."""
     return Load(stage.up.http, lambda number, count: (PATH, SEVEN, "seven"), clients=1)
 
 

@@ -5,12 +5,13 @@ takes as long as a check does.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
-from browser import checks, loading
+from browser import checks
 from browser.conftest import Visitor
 from browser.pages import GUARDED, PAGES, PARTS, Listed, routes
 from browser.scene import Guarded, Stage
@@ -18,10 +19,13 @@ from browser.scene import Guarded, Stage
 triton = pytest.mark.triton
 WIDE, NARROW = 1280, 390
 SMOKE = ("models", "version", "try", "evaluation", "live")  # what `make test` looks at, wide
+# What a page costs at its first visit: what it is made of, not the pictures and data it shows.
+_PARTS = frozenset({"document", "stylesheet", "script", "font"})
+MOST_BYTES = 150_000  # uncompressed
+MOST_REQUESTS = 10
 
 
 def cases() -> Iterator[object]:
-    """Each page and width."""
     for name in PAGES | GUARDED:
         for width in (WIDE, NARROW):
             yield pytest.param(
@@ -50,7 +54,7 @@ def test_a_page_costs_little_and_all_of_it_is_seen_read_and_reached(
     is_there = name != "nothing there"
     if not is_there:
         visitor.watch.allow("404")
-    cost = loading.visit(page, home + path)
+    cost = visit(page, home + path)
     assert (urlsplit(path).path in cost.parts) == is_there
     settle(page)
     listed: Listed = (PAGES | GUARDED)[name]
@@ -118,3 +122,43 @@ def where_it_unfolds(page: Page, *, is_ever_loading: bool) -> list[str]:
         tab.click()
         found += cut(page)
     return [f"unfolded: {fault}" for fault in found + cut(page)]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Bytes, uncompressed, by path; a page in a frame counts."""
+
+    parts: dict[str, int]
+
+    @property
+    def size(self) -> int:
+        return sum(self.parts.values())
+
+    def faults(self) -> list[str]:
+        told = ", ".join(f"{path} {size}" for path, size in self.parts.items())
+        too_large = [f"{self.size} bytes: {told}"] if self.size > MOST_BYTES else []
+        too_many = (
+            [f"{len(self.parts)} requests: {told}"] if len(self.parts) > MOST_REQUESTS else []
+        )
+        return too_large + too_many
+
+
+def visit(page: Page, url: str) -> Cost:
+    asked: list[Request] = []
+
+    def note(request: Request) -> None:
+        asked.append(request)
+
+    page.on("request", note)
+    page.goto(url)
+    page.wait_for_load_state("load")
+    page.remove_listener("request", note)
+    parts = [one for one in asked if one.resource_type in _PARTS or "/static/" in one.url]
+    answers = [(one.url, one.response()) for one in parts]
+    return Cost(
+        {
+            urlsplit(url).path: len(answer.body())
+            for url, answer in answers
+            if answer is not None and answer.status < 300
+        }
+    )

@@ -26,14 +26,12 @@ LONG = 60_000  # milliseconds until a version is served
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model folder with weights that nobody has seen before."""
     made = pushing.source(tmp_path / "large", 2.0)
     (made / "1/weights.bin").write_bytes(os.urandom(SIZE))
     return made
 
 
 def choose(page: Page, folder: Path, model: str) -> None:
-    """The upload's form, filled in."""
     page.goto("/upload")
     page.get_by_label("Folder").set_input_files(folder)
     expect(page.locator("[data-files]")).to_contain_text("weights.bin")

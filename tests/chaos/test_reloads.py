@@ -61,7 +61,6 @@ class Reloading:
             pushing.pushed(self.up, source, name, "--wait")
 
     def cycle(self):
-        """A version comes and goes on every replica."""
         if self.loads % (FRESH * REPLICAS) == 0:
             self._push()
         else:

@@ -41,7 +41,6 @@ class Cluster:
 
     @property
     def flag(self) -> str:
-        """As `--discover` takes it."""
         return f"kubernetes={self.api.url}/{NAMESPACE}"
 
     def come_back(self) -> None:
@@ -53,7 +52,6 @@ class Cluster:
         self._run(self.api.__aexit__(None, None, None))
 
     def announce(self, *machines: Machine, terminating: bool = False) -> None:
-        """The Service has these pods, too."""
         for one in machines:
             replica = Replica.named(one.flag)
             ports = {
@@ -68,7 +66,6 @@ class Cluster:
             self.do(lambda api, slice_=slice_: api.put(slice_))
 
     def withdraw(self, *machines: Machine) -> None:
-        """The Service has these pods no longer."""
         for one in machines:
             name = f"triton-{one.name}"
             self.do(lambda api, name=name: api.delete("EndpointSlice", NAMESPACE, name))

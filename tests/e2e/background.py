@@ -42,7 +42,6 @@ class Load:
 
     @property
     def calls(self):
-        """How many have ended."""
         return sum(self.outcomes.values())
 
     def __exit__(self, *exc):

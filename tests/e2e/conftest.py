@@ -16,7 +16,6 @@ import repositories
 
 @pytest.fixture(scope="session")
 def digits() -> ModuleType:
-    """The data contract of the demo model."""
     return harness.load_example("examples/digits/data.py")
 
 
@@ -52,13 +51,11 @@ def gateway(run_folder: Path) -> Iterator[harness.RunningGateway]:
 
 @pytest.fixture(scope="session")
 def uploading(run_folder: Path) -> Iterator[harness.RunningGateway]:
-    """See `uploads`."""
     with harness.shared(run_folder / "uploads", uploads) as up:
         yield up
 
 
 @pytest.fixture(scope="session")
 def guarded(run_folder: Path) -> Iterator[guarding.Guarded]:
-    """Keys and TLS on every port: see `guarding`."""
     with harness.shared(run_folder / "guarded", guarding.start) as up:
         yield guarding.Guarded(up)

@@ -37,12 +37,10 @@ class Machine:
 
     @property
     def flag(self) -> str:
-        """As `--triton` takes it."""
         return f"{self.name}={self._replica.address}@{self.pool}"
 
     @property
     def log(self) -> str:
-        """Everything that its Tritons have said."""
         return self._log.read_text() if self._log.exists() else ""
 
     def said(self) -> str:
@@ -87,13 +85,11 @@ class Machine:
         self.agent = harness.Program("sync", *flags, env={"SERVEGATE_SECRET": SECRET})
 
     def kill_triton(self) -> None:
-        """As the kernel does it."""
         assert self.triton is not None
         self.triton.kill()
         self.triton.wait()
 
     def stop(self) -> None:
-        """End what runs of it."""
         if self.agent is not None and self.agent.process.poll() is None:
             self.agent.stop()
         if self.triton is not None and self.triton.poll() is None:
@@ -134,7 +130,6 @@ class Fleet(harness.RunningGateway):
         return self
 
     def stop(self) -> None:
-        """End everything."""
         self.proxy.stop()
         code = self.program.stop()
         for machine in self.machines:
@@ -142,12 +137,10 @@ class Fleet(harness.RunningGateway):
         assert code == 0, self.program.output
 
     def called(self, model: str, version: int) -> set[str]:
-        """The replicas that workers may call for a version."""
         target = self.snapshot().get(model, {}).get(version)
         return set(target or ())
 
     def snapshot(self) -> dict[str, dict[int, list[str]]]:
-        """The replicas of each version of each model."""
         models = self.get("/api/snapshot")["snapshot"]["models"]
         return {
             name: {int(version): one["replicas"] for version, one in model["targets"].items()}

@@ -65,11 +65,9 @@ class Guarded:
         }
 
     def caller(self, name: str) -> "Caller":
-        """The one with this key."""
         return Caller(self, self.keys[name])
 
     def request(self, method: str, path: str, body: Any = None, *, key: str) -> tuple[int, Any]:
-        """The admin API."""
         url = f"https://localhost:{self.up.admin_port}{path}"
         shown = {"authorization": f"Bearer {key}"}
         return harness.request(url, method, body, context=self.context, **shown)
@@ -79,14 +77,12 @@ class Guarded:
         return self.request(method, path, body, key=(self.up.state / "secret").read_text())
 
     def make(self, role: str, *models: str, **more: float) -> Any:
-        """A new key, once every worker has it."""
         body = {"role": role, "models": list(models), **more}
         status, made = self.admin("POST", "/api/keys?wait=30", body)
         assert status == 201 and made["in_force"], made
         return made
 
     def revoke(self, identity: str) -> Any:
-        """Take one back, from every worker."""
         status, answer = self.admin("DELETE", f"/api/keys/{identity}?wait=30")
         assert status == 200 and answer["in_force"], answer
         return answer
@@ -121,7 +117,6 @@ class Caller:
         self._shown = {"authorization": f"Bearer {key}"} if key else {}
 
     def http(self, method: str, path: str, body: bytes = b"") -> Answer:
-        """One HTTP exchange."""
         port, context = self._up.http_port, self._context
         connection = http.client.HTTPSConnection("localhost", port, timeout=30, context=context)
         try:
@@ -172,7 +167,6 @@ def _grpc(name: str, make: Callable[[str], Any]) -> Verb:
 
 
 def infer_message(model: str) -> Any:
-    """A prediction of the demo model."""
     given = json.loads(SEVEN)["inputs"][0]
     request = service_pb2.ModelInferRequest(model_name=model)
     tensor = request.inputs.add(name="x", datatype="FP32", shape=given["shape"])

@@ -53,7 +53,6 @@ class Program:
 
     @property
     def output(self) -> str:
-        """Everything said so far."""
         return "\n".join(self.lines)
 
     def wait_line(self, pattern: str, patience: float = PATIENCE) -> str:
@@ -73,7 +72,6 @@ class Program:
                 self._news.wait(min(left, 0.5))
 
     def stop(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> int:
-        """Send a signal and wait for the end."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(within)
@@ -114,25 +112,20 @@ class RunningGateway:
 
     @property
     def http(self) -> str:
-        """host:port of the HTTP data port."""
         return f"127.0.0.1:{self.http_port}"
 
     @property
     def grpc(self) -> str:
-        """host:port of the gRPC data port."""
         return f"127.0.0.1:{self.grpc_port}"
 
     @property
     def admin(self) -> str:
-        """URL of the admin API."""
         return f"http://127.0.0.1:{self.admin_port}"
 
     def get(self, path: str) -> Any:
-        """JSON from the admin API."""
         return request(self.admin + path)[1]
 
     def put(self, path: str, body: Any) -> Any:
-        """Change something over the admin API."""
         status, answer = request(self.admin + path, "PUT", body)
         assert status == 200, answer
         return answer
@@ -143,7 +136,6 @@ class RunningGateway:
         return self.put(f"/api/routes/{model}", {"split": shares})
 
     def metrics(self) -> str:
-        """The merged Prometheus text."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics") as answer:
             return answer.read().decode()
 
@@ -184,7 +176,6 @@ class Up(RunningGateway):
         self.program = Program("up", *self.flags(), *admin, *arguments, env=env)
 
     def wait_ready(self) -> "Up":
-        """Until it says so."""
         self.program.wait_line(r"^ready: ")
         return self
 

@@ -42,7 +42,6 @@ PATIENCE = 30.0  # seconds; a bound
 
 
 def listed(values: dict[str, list[Any]]) -> list[InferInput]:
-    """Inputs whose values are Python lists."""
     return [InferInput(kind, [len(held)], kind, list(held)) for kind, held in values.items()]
 
 
@@ -63,7 +62,6 @@ def request(
 
 
 def told(answer: InferResponse) -> dict[str, Any]:
-    """An answer, in plain values."""
     outputs = {}
     for output in answer.outputs:
         values = [
@@ -163,7 +161,6 @@ async def over_grpc(address: str) -> dict[str, Any]:
 
 
 async def main() -> None:
-    """Ask both, and write it down."""
     http, rpc = sys.argv[1:]
     said = {"rest": await over_rest(f"http://{http}"), "grpc": await over_grpc(rpc)}
     print(json.dumps(said))

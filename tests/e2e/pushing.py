@@ -59,7 +59,6 @@ def proven(folder: Path, factor: float) -> Path:
 
 
 def golden(path: Path, factor: float) -> Path:
-    """A golden case that holds for this factor."""
     x = np.array([ROW], np.float32)
     np.savez(path, **{"input/x": x, "output/y": x * np.float32(factor)})
     return path
@@ -72,7 +71,6 @@ def push(up: RunningGateway, folder: Path, name: str, *flags: str, env=None):
 
 
 def pushed(up: RunningGateway, folder: Path, name: str, *flags: str) -> dict:
-    """The last event of a push that succeeds."""
     done = push(up, folder, name, "--json", *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -87,7 +85,6 @@ def infer(up: RunningGateway, name: str, version: str = "") -> tuple[int, list[f
 
 
 def factor_of(up: RunningGateway, name: str, version: str = "") -> float:
-    """The factor of the version that answers."""
     status, answer = infer(up, name, version)
     assert status == 200, answer
     return answer[0] / ROW[0]
@@ -126,14 +123,12 @@ def started(up: RunningGateway, name: str, version: int) -> int:
 
 
 def state(up: RunningGateway, name: str, number: int) -> dict:
-    """A version as the admin API shows it."""
     status, answer = request(f"{up.admin}/api/models/{name}/versions/{number}")
     assert status == 200, answer
     return answer
 
 
 def is_everywhere(up: RunningGateway, name: str, number: int) -> bool:
-    """Whether the version is on every replica of its pool that is up."""
     pool = request(f"{up.admin}/api/models/{name}")[1]["pool"]
     replicas = request(f"{up.admin}/api/replicas?readings=false")[1]
     alive = {one["name"] for one in replicas if one["pool"] == pool and one["state"] == "up"}
@@ -141,7 +136,6 @@ def is_everywhere(up: RunningGateway, name: str, number: int) -> bool:
 
 
 def wait_state(up: RunningGateway, name: str, number: int, *states: str) -> dict:
-    """Until the version is in one of these states; gives it."""
     until(lambda: state(up, name, number)["state"] in states, what=f"{name}@{number} is {states}")
     return state(up, name, number)
 

@@ -63,7 +63,6 @@ def sleeping(seconds: float) -> str:
 def python_model(
     repository: Path, name: str, code: str, *, more: str = "", versions=(1,), instances: int = 1
 ) -> None:
-    """A model of the python backend."""
     for version in versions:
         folder = repository / name / str(version)
         folder.mkdir(parents=True, exist_ok=True)
@@ -119,6 +118,5 @@ ensemble_scheduling {{
 
 
 def request(name: str = "") -> dict:
-    """An infer request for x of every model here."""
     body = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1.0, 2.0]}]}
     return body | ({"id": name} if name else {})

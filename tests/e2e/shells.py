@@ -48,7 +48,6 @@ class Shell:
 
 
 def main() -> None:
-    """What grpcurl does."""
     parser = argparse.ArgumentParser(prog="grpcurl", prefix_chars="-", allow_abbrev=False)
     parser.add_argument("-plaintext", action="store_true", required=True)
     parser.add_argument("-max-msg-sz", type=int, default=4 << 20)
@@ -71,7 +70,6 @@ def main() -> None:
 
 
 def described(channel: grpc.Channel, service: str) -> descriptor_pool.DescriptorPool:
-    """The messages that the server says the service has."""
     (answer,) = channel.stream_stream(REFLECTION)(iter([protobuf.field(4, service.encode())]), 60)
     files = {}
     for number, value in protobuf.fields(answer):

@@ -19,12 +19,10 @@ SEVEN = (harness.ROOT / "examples/digits/seven.json").read_text()
 
 
 def bounds(up, least, most):
-    """Allow so many replicas, now."""
     up.put("/api/pools/default", {"least": least, "most": most})
 
 
 def holding(up):
-    """The replicas that may be called for the demo's model."""
     models = up.get("/api/snapshot")["snapshot"]["models"]
     return sorted(
         {one for target in models["digits"]["targets"].values() for one in target["replicas"]}
@@ -36,7 +34,6 @@ def until_held_by(up, *names):
 
 
 def running(up):
-    """The Tritons that run as processes."""
     return sorted(name for name in up.children() if name.startswith("local-"))
 
 
@@ -70,7 +67,6 @@ def test_tritons_come_and_go_and_no_call_fails(tmp_path):
 
 
 def restart_control(up):
-    """Kill it, and wait for the next one."""
     before = up.children()["control"]
     os.kill(before, signal.SIGKILL)
     harness.until(lambda: up.children().get("control", before) != before)
@@ -98,7 +94,6 @@ class TritonPythonModel:
 
 
 def busy(up):
-    """The calls in flight by replica."""
     lines = up.metrics().splitlines()
     mine = [line for line in lines if line.startswith("servegate_replica_calls_in_flight{")]
     found = {}

@@ -35,7 +35,6 @@ class Bench:
     def start(
         self, *flags: str, before: Callable[[], None] | None = None
     ) -> "subprocess.Popen[str]":
-        """A conversion that goes on."""
         where = ("--name", "m", "--out", str(self.repo))
         return subprocess.Popen(
             [SERVEGATE, "convert", "onnx", str(self.source), *where, *flags],
@@ -48,7 +47,6 @@ class Bench:
 
     @property
     def left(self) -> list[Path]:
-        """What has not been cleaned away."""
         return list(self.scratch.iterdir())
 
 
@@ -58,7 +56,6 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """The exit status, and what was said on stderr meanwhile."""
     said = process.communicate(timeout=PATIENCE)[1]
     assert "Traceback" not in said
     return process.returncode, said

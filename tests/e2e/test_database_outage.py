@@ -27,7 +27,6 @@ SHARED = {"SERVEGATE_SECRET": "of-all-processes-of-this-gateway"}
 
 @pytest.fixture(scope="module")
 def server():
-    """A PostgreSQL that these tests stop and start."""
     with postgres() as running:
         yield running
 

@@ -16,7 +16,6 @@ FLAGS = ("--quarantine", "off", "--contract-interval", "2")
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    """Replica `a` in one pool, and `b` in another."""
     folder = tmp_path_factory.mktemp("fleet")
     machines = fleets.Machine(folder, "a"), fleets.Machine(folder, "b", "other")
     one = fleets.Fleet(folder / "state", *machines, flags=FLAGS, env={})
@@ -30,7 +29,6 @@ def fleet(tmp_path_factory):
 
 
 def answers(up, name, version=""):
-    """The factor and the version that Triton's clients get, over either protocol."""
     return [pushing.asked(*client, name, version) for client in pushing.clients(up)]
 
 
@@ -58,7 +56,6 @@ def test_a_model_moves_to_another_pool_without_a_failed_call(fleet, tmp_path):
 
 
 def objects(url, s3):
-    """Everything in the bucket, and when it was written."""
     store = obstore.store.from_url(url, config=s3.config, client_options={"allow_http": True})
     return {
         one["path"]: (one["last_modified"], one["e_tag"])

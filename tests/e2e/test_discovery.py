@@ -33,14 +33,12 @@ class Found(fleets.Fleet):
             machine.stop()
 
     def start_control_again(self):
-        """Kill it, and start the next one."""
         self.program.process.kill()
         self.program.process.wait()
         self.program = harness.Program(*self._control, env=self._env)
         self.wait_ready()
 
     def until_called(self, *names):
-        """Just these may be called."""
         harness.until(lambda: self.called("plain", 1) == set(names), what=self.program.output)
 
     def until_up(self, up):
@@ -48,7 +46,6 @@ class Found(fleets.Fleet):
         harness.until(lambda: self.number("up") == float(up), what=f"up is {up}")
 
     def number(self, name):
-        """A number of the only source."""
         with urllib.request.urlopen(self.admin + "/metrics") as answer:
             lines = answer.read().decode().splitlines()
         (line,) = [one for one in lines if one.startswith(f"servegate_discovery_{name}{{")]
@@ -75,7 +72,6 @@ def fleet(cluster, tmp_path_factory):
 
 
 def served(fleet):
-    """Until the worker answers."""
     harness.until(
         lambda: harness.request(f"http://{fleet.http}/v2/models/plain/ready")[0] == 200,
         what="the worker serves",

@@ -13,7 +13,6 @@ CARD = json.loads((harness.ROOT / "model_repo/digits/model_card.json").read_text
 
 @pytest.fixture
 def pictures(digits, tmp_path):
-    """The held-out rows as a folder of pictures, a folder for each digit."""
     folder = tmp_path / "held-out"
     grey, labels = digits.pictures()
     for row in digits.held_out_rows():

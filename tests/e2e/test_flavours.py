@@ -5,25 +5,9 @@ import json
 import harness
 import pushing
 import pytest
-from onnx import TensorProto, helper
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 FILE = "model.fast.onnx"
-
-
-def unloadable():
-    """An ONNX file that can be read, and that ONNX Runtime cannot run."""
-    shape = ["batch", 4]
-    graph = helper.make_graph(
-        [helper.make_node("Unknown", ["x"], ["y"], domain="of.nobody")],
-        "unloadable",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("of.nobody", 1)]
-    model = helper.make_model(graph, opset_imports=opsets)
-    model.ir_version = 8
-    return model.SerializeToString()
 
 
 def source(folder, factor, preferred):

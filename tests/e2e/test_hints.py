@@ -31,7 +31,6 @@ class Hinting:
         self.address = f"127.0.0.1:{keda_port}"
 
     def call(self, rows: int) -> None:
-        """One call of so many rows."""
         tensor = {"name": "x", "datatype": "FP32", "shape": [rows, 8, 8, 1]}
         tensor["data"] = [0.0] * 64 * rows
         url = f"http://{self.up.http}/v2/models/digits/versions/2/infer"
@@ -57,19 +56,16 @@ class Hinting:
         return {one["code"] for one in self.up.get("/api/hints/default")["reasons"]}
 
     def gauge(self) -> int | None:
-        """The number for Prometheus."""
         pattern = r'^servegate_desired_replicas\{[^}]*pool="default"[^}]*\} (\S+)$'
         found = re.search(pattern, self.up.metrics(), re.M)
         return int(float(found[1])) if found else None
 
     def command(self) -> int:
-        """The number that `servegate hints show` prints."""
         done = harness.servegate("hints", "show", "default", "--json", "--admin-url", self.up.admin)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["desired"]
 
     def is_there(self) -> bool:
-        """Whether a control plane answers, and has a hint."""
         try:
             status, page = harness.request(f"{self.up.admin}/api/hints")
         except OSError:
@@ -79,7 +75,6 @@ class Hinting:
 
 @pytest.fixture(scope="module")
 def hinting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hinting]:
-    """A gateway with a port for KEDA."""
     (port,) = free_ports(1)
     flags = ("--replicas", "1", "--workers", "1", "--keda-port", str(port))
     with harness.up(tmp_path_factory.mktemp("hints"), *flags) as up:
@@ -106,7 +101,6 @@ def test_a_capacity_is_learned_from_calls_and_the_next_round_says_so(hinting: Hi
 
 
 def samples(answer: Any) -> Iterator[dict[str, Any]]:
-    """Every sample of a stream, as it comes."""
     for line in answer:
         if line.startswith(b"data: "):
             yield json.loads(line.removeprefix(b"data: "))

@@ -63,7 +63,6 @@ def config() -> str:
 
 
 def asked(gateway: harness.RunningGateway, folder: Path) -> dict[str, dict[str, Any]]:
-    """The answers that the clients got, over `rest` and over `grpc`."""
     if not (PYTHON.parents[1] / ".packages").exists():
         pytest.fail("there is no .venv-kserve: make deps-kserve")
     for version in ("1", "2"):
@@ -80,7 +79,6 @@ def asked(gateway: harness.RunningGateway, folder: Path) -> dict[str, dict[str, 
 
 
 def answer(*kinds: str) -> dict[str, Any]:
-    """What the mirror answers to these."""
     outputs = {f"out_{kind}": [kind, [2], VALUES[kind]] for kind in kinds}
     return {"id": "my-id", "model": "mirror", "outputs": outputs}
 

@@ -19,7 +19,6 @@ KINDS: dict[str, Any] = {"http": triton_http, "grpc": triton_grpc}
 
 
 def secured(guarded: Guarded, protocol: str) -> Any:
-    """Triton's client of the gateway with keys."""
     ca = str(guarded.authority)
     if protocol == "http":
         url, options = f"localhost:{guarded.up.http_port}", {"ca_certs": ca}

@@ -74,7 +74,6 @@ def folder(where: Path, shift: list[float]) -> Path:
 
 
 def tried(up: harness.RunningGateway, model: str, data: bytes) -> dict[str, Any]:
-    """A try of versions 1 and 2 with this JSON."""
     offered = {"form": "json", "data": base64.b64encode(data).decode(), "name": "x.json"}
     body = {"model": model, "a": "1", "b": "2", "inputs": {"x": offered}}
     status, made = request(f"{up.admin}/api/tries", "POST", body)

@@ -46,7 +46,6 @@ class Pushes:
         )
 
     def result(self):
-        """The last event of the one that has ended."""
         out, _ = self.running.communicate(timeout=90)
         result = json.loads(out.splitlines()[-1])
         assert result["ok"] or result["exit"] == 6, (out, self._control.program.output)
@@ -83,8 +82,6 @@ def test_a_death_at_any_step_leaves_a_version_absent_or_whole(tmp_path):
 
 
 def until_dead(control, pushes, point):
-    """Push until the control plane has died at its failpoint."""
-
     def died():
         if not control.has_ended:
             pushes.go_on()

@@ -16,7 +16,6 @@ SLOW = {"dynamic_batching": {"preferred_batch_size": [8], "max_queue_delay_micro
 
 
 def shown(up, model):
-    """How version 1 is run."""
     return up.get(f"/api/models/{model}/versions/1/serving-configuration")
 
 
@@ -33,7 +32,6 @@ def put(up, model, fields, *, query=""):
 
 
 def calling(up, model):
-    """A steady load on this model."""
     body = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": pushing.ROW}]}
     call = f"/v2/models/{model}/infer", json.dumps(body), ""
     return Load(up.http, lambda number, count: call, clients=32, pause=0.3)

@@ -19,7 +19,6 @@ FAILING = {
 
 @pytest.fixture(scope="module")
 def served(gateway, tmp_path_factory):
-    """The gateway with a bit of everything."""
     models = tmp_path_factory.mktemp("mixed")
     repositories.python_model(models, "plain", repositories.PLAIN, versions=(1, 3))
     repositories.python_model(models, "broken", repositories.BROKEN)

@@ -22,14 +22,12 @@ MISSING = (
 
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
-    """The environment of a Servegate without its workbench."""
     hidden = shutil.ignore_patterns("workbench", "__pycache__")
     shutil.copytree(harness.ROOT / "serve", tmp_path / "bare" / "serve", ignore=hidden)
     return {"PYTHONPATH": str(tmp_path / "bare")}
 
 
 def page(up: harness.RunningGateway, path: str) -> tuple[int, str]:
-    """Status and text of a page."""
     asked = urllib.request.Request(up.admin + path, headers=HTML)
     try:
         with urllib.request.urlopen(asked, timeout=30) as answer:

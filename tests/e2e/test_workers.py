@@ -28,7 +28,6 @@ def samples(up, name):
 
 
 def count(up):
-    """All calls that the workers say they have answered."""
     families = text_string_to_metric_families(up.metrics())
     named = (s for f in families for s in f.samples if s.name == "servegate_calls_total")
     return sum(sample.value for sample in named)

@@ -159,15 +159,7 @@ async def rows(http, grpc_address, end):
     await post(http, b'{"instances": [' + b",".join([row] * 5000) + b"]}", end)
 
 
-async def compute(http, grpc_address, end):
-    """No attack, to compare with: three processes that only compute."""
-    code = f"import time\nwhile time.monotonic() < {end}: sum(range(10_000))"
-    three = [await asyncio.create_subprocess_exec(sys.executable, "-c", code) for _ in range(3)]
-    for one in three:
-        await one.wait()
-
-
-ATTACKS = (compute, trickle, expect, vanish, expire, leave, lists, rows)
+ATTACKS = (trickle, expect, vanish, expire, leave, lists, rows)
 
 
 if __name__ == "__main__":
