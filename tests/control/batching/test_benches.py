@@ -2,17 +2,22 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Clock, replica, until
-from loops import in_loop
+from builders import Clock, replica, until, write_model
+from control.publishing import Scene as Publishing
+from control.publishing import ensemble, files
 
-from serve.control.batching.bench_places import Notes, OpenBench
+from serve.control.batching.bench_places import Drained, Notes, OpenBench, ThrowAway
+from serve.control.batching.bench_subjects import Subjects
 from serve.control.batching.benches import Benches, BenchView
+from serve.control.publication.ensembles import PinnableVersions
 from serve.core.errors import Conflict, Invalid, NotFound, TrialFailed
+from serve.core.flavours import UNKNOWN
 
 FIELDS = {"max_batch_size": 4}
 
@@ -21,7 +26,7 @@ class Subject:
     model, number, name = "m", 1, "m.1"
 
 
-class Subjects:
+class FakeSubjects:
     def find(self, model: str, number: int) -> Subject:
         if model != "m":
             raise Invalid("it has no configuration")
@@ -57,7 +62,7 @@ class Place:
         return await asyncio.shield(self.over)
 
 
-class Drained:
+class FakeDrained:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.reclaimed = 0
@@ -73,9 +78,9 @@ class Scene:
     def __init__(self) -> None:
         self.clock = Clock()
         self.place, self.spared = Place(), Place()
-        self.drained = Drained(self.spared)
+        self.drained = FakeDrained(self.spared)
         self.benches = Benches(
-            Subjects(),  # type: ignore[arg-type]
+            FakeSubjects(),  # type: ignore[arg-type]
             self.place,  # type: ignore[arg-type]
             self.drained,  # type: ignore[arg-type]
             clock=self.clock,
@@ -98,7 +103,6 @@ async def running() -> AsyncIterator[Scene]:
         await asyncio.gather(watching, return_exceptions=True)
 
 
-@in_loop
 async def test_a_bench_says_where_it_is_and_is_gone_when_it_was_closed() -> None:
     async with running() as scene:
         view = await scene.open()
@@ -112,7 +116,6 @@ async def test_a_bench_says_where_it_is_and_is_gone_when_it_was_closed() -> None
     assert scene.drained.reclaimed == 1
 
 
-@in_loop
 async def test_there_is_one_at_a_time_and_the_end_of_a_control_plane_closes_it() -> None:
     async with running() as scene:
         view = await scene.open()
@@ -124,7 +127,6 @@ async def test_there_is_one_at_a_time_and_the_end_of_a_control_plane_closes_it()
     assert not scene.spared.is_open
 
 
-@in_loop
 async def test_other_fields_are_loaded_and_those_before_again_when_they_fail() -> None:
     async with running() as scene:
         scene.place.refuses = [{"max_batch_size": 64}]
@@ -137,7 +139,6 @@ async def test_other_fields_are_loaded_and_those_before_again_when_they_fail() -
     assert scene.place.loaded == [FIELDS, {"max_batch_size": 8}, {"max_batch_size": 8}]
 
 
-@in_loop
 async def test_a_bench_in_which_nothing_loads_any_more_ends() -> None:
     async with running() as scene:
         view = await scene.open()
@@ -148,7 +149,6 @@ async def test_a_bench_in_which_nothing_loads_any_more_ends() -> None:
             await scene.benches.change(view.id, {})
 
 
-@in_loop
 async def test_a_bench_that_does_not_open_says_why_and_makes_room_for_the_next() -> None:
     async with running() as scene:
         with pytest.raises(Invalid, match="no configuration"):
@@ -161,19 +161,16 @@ async def test_a_bench_that_does_not_open_says_why_and_makes_room_for_the_next()
         await scene.open()
 
 
-@in_loop
 async def test_a_bench_whose_triton_dies_ends_with_the_reason() -> None:
     async with running() as scene:
         view = await scene.open()
         assert scene.place.over is not None
         scene.place.over.set_result("its Triton died")
+        await until(lambda: not scene.place.is_open)
         with pytest.raises(NotFound, match="its Triton died"):
-            while True:
-                scene.benches.keep(view.id)
-                await asyncio.sleep(0)
+            scene.benches.keep(view.id)
 
 
-@in_loop
 async def test_a_bench_that_nobody_asks_for_is_closed() -> None:
     async with running() as scene:
         view = await scene.open()
@@ -193,3 +190,96 @@ def test_notes_outlive_a_control_plane(tmp_path: Path) -> None:
     assert Notes(tmp_path / "benches" / "lent").read() == (("a", "m"), ("b", "n"))
     notes.clear()
     assert notes.read() == ()
+
+
+# --- places: what is loaded there, and what they refuse -------------------------------------------
+
+BATCHES = {"dynamic_batching": {"max_queue_delay_microseconds": 500}}
+
+
+def subjects(scene: Publishing) -> Subjects:
+    plane = scene.plane
+    parts = PinnableVersions(
+        lambda: plane.decisions, lambda: plane.inventory.loadables, lambda _: None
+    )
+    return Subjects(plane.models, plane.inventory, parts)
+
+
+@pytest.fixture
+async def published(tmp_path: Path) -> Publishing:
+    """A control plane with a plain model, a published one, and an ensemble of that."""
+    scene = Publishing(tmp_path)
+    write_model(scene.plane.repository, "plain")
+    await scene.begin()
+    await scene.publish("m", files())
+    await scene.publish("e", ensemble("m"))
+    return scene
+
+
+async def loaded(
+    scene: Publishing, model: str, fields: Mapping[str, Any], *, number: int = 1, there: bool = True
+) -> dict[str, Any]:
+    """The configurations that a throw-away Triton was given, by name, in order."""
+    scene.quarantine.orders.clear()
+    place = ThrowAway(
+        scene.quarantine if there else None,  # type: ignore[arg-type]
+        scene.storage,
+        folder=scene.plane.repository.parent / "benches",
+        plain=scene.plane.repository,
+        machine=UNKNOWN,
+    )
+    async with place.open(subjects(scene).find(model, number), fields) as opened:
+        assert opened.replica.name == "quarantine"
+    (orders,) = scene.quarantine.orders
+    return {order.name: json.loads(order.config_json) for order in orders}
+
+
+async def test_a_version_is_loaded_with_other_fields_and_its_own_files(
+    published: Publishing,
+) -> None:
+    (config,) = (await loaded(published, "m", BATCHES)).values()
+    assert config["dynamic_batching"] == {"max_queue_delay_microseconds": "500"}
+    assert config["max_batch_size"] == 8
+    assert any(path.endswith("1/model.onnx") for path in published.quarantine.trees[-1])
+    # what an ensemble is made of comes before it
+    names = list(await loaded(published, "e", {}))
+    assert names == [published.version(name).physical for name in ("m", "e")]
+    # a folder of the plain repository can be measured, too
+    found = await loaded(published, "plain", {"max_batch_size": 4}, number=2)
+    assert found["plain"]["max_batch_size"] == 4
+    assert found["plain"]["version_policy"]["specific"]["versions"] == ["2"]
+
+
+async def test_what_does_not_load_in_a_triton_of_its_own_is_refused(published: Publishing) -> None:
+    with pytest.raises(Invalid, match="cannot be changed"):
+        await loaded(published, "m", {"input": []})
+    with pytest.raises(Invalid, match="no Triton for measurements") as caught:
+        await loaded(published, "m", {}, there=False)
+    assert "--replica" in caught.value.try_this
+    published.quarantine.fails = TrialFailed("it did not load")
+    with pytest.raises(TrialFailed):
+        await loaded(published, "m", {})
+
+
+async def test_a_replica_that_cannot_be_lent_says_why(
+    published: Publishing, tmp_path: Path
+) -> None:
+    subject, fleet = subjects(published).find("m", 1), published.plane.fleet
+    lendings: dict[str, Any] = {"a": object()}
+    for loads, held, why in (
+        (True, False, "it does not have version 1 of model 'm'"),
+        (False, True, "this gateway does not load models there"),
+    ):
+        fleet.saw("a", {subject.name: (1,)} if held else {})
+        drained = Drained(
+            *(lendings.get, fleet),
+            machine=lambda _: UNKNOWN,
+            loads=lambda loads=loads: loads,  # type: ignore[misc]
+            notes=Notes(tmp_path / "lent"),
+        )
+        with pytest.raises(Invalid, match="replica a cannot run measurements") as caught:
+            async with drained.on("a").open(subject, {}):
+                pass
+        assert caught.value.why == why
+        with pytest.raises(NotFound, match="there is no replica 'z'"):
+            drained.on("z")

@@ -60,8 +60,9 @@ def test_a_rule_speaks_in_its_own_case_and_no_other_does(name: str) -> None:
     assert list(judged(asked)) == [(name, why, _AGAIN)]
 
 
-def test_calls_as_they_were_tuned_for_give_no_hint() -> None:
+def test_calls_as_they_were_tuned_for_or_past_the_gateway_give_no_hint() -> None:
     assert list(judged(tuned())) == []
+    assert list(judged(tuned(took=Took({0.1: 10.0}, 1.0, 10.0)))) == []
 
 
 def test_executions_that_became_faster_are_a_drift_too() -> None:
@@ -75,10 +76,6 @@ def test_a_model_that_was_not_tuned_is_held_against_its_objective_only() -> None
     ((name, why, fix),) = judged(asked)
     assert (name, why) == ("objective-missed", "p99 is 95 ms, but the objective is p99<20ms")
     assert fix == "servegate batching tune m@1 --slo 'p99<20ms'"
-
-
-def test_calls_that_came_past_the_gateway_say_nothing_of_the_objective() -> None:
-    assert list(judged(tuned(took=Took({0.1: 10.0}, 1.0, 10.0)))) == []
 
 
 def test_what_was_written_by_hand_and_is_no_number_is_not_compared() -> None:

@@ -1,11 +1,14 @@
-"""What replicas have counted, reading by reading."""
+"""What replicas have counted, reading by reading, and how often they are read."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import pytest
 from builders import Clock, replica
 
-from serve.control.batching.observer import KEPT, BatchingObserver, Counted, Slot
+from serve.control.batching.latencies import Latencies
+from serve.control.batching.observer import AT_ONCE, KEPT, LARGE, BatchingObserver, Counted, Slot
+from serve.control.batching.rounds import Rounds
 from serve.control.batching.windows import CountWindow
 from serve.control.fleet import Fleet
 from serve.core.errors import Unavailable
@@ -64,23 +67,15 @@ def metrics(pending: int = 0, cpu: float | None = None) -> ReplicaScrape:
     return ReplicaScrape({M: reading}, {}, cpu)
 
 
-def test_only_what_rises_between_two_readings_counts() -> None:
+def test_what_rises_between_two_readings_counts_and_replicas_are_summed() -> None:
     scene = Scene()
-    scene.count(1000)
+    scene.look(a=some(1000), b=some(0))
     assert scene.window.counted == NOTHING
-    scene.count(1030)
-    window = scene.window
-    assert (window.counted.calls, window.rate) == (30, 2.0)
-    assert window.counted.sizes == {1: Executed(30, 150)}
-
-
-def test_replicas_are_summed_and_the_rate_of_one_is_told_too() -> None:
-    scene = Scene()
-    scene.look(a=some(0), b=some(0))
-    scene.look(a=some(30), b=some(90))
+    scene.look(a=some(1030), b=some(90))
     window = scene.window
     assert window.replicas == {"a": 15.0, "b": 15.0}
     assert (window.counted.calls, window.rate, window.rate_per_replica) == (120, 8.0, 4.0)
+    assert window.counted.sizes == {1: Executed(120, 600)}
 
 
 def test_a_version_that_was_loaded_anew_begins_anew_and_its_round_says_so() -> None:
@@ -118,32 +113,27 @@ def test_what_a_replica_counts_while_it_is_steered_around_is_no_call_of_anybody(
     scene.count(0, 10)
     with scene.fleet.steering("a"):
         scene.count(9000)
+        newest = scene.observer.newest("a")  # it is heard all the same
+        assert newest is not None
+        assert (newest.at, scene.observer.heard("a")) == (scene.clock() - 15.0, scene.clock())
     scene.count(9500)
     assert scene.window.counted.calls == 10
     scene.count(9505)
     assert scene.window.counted.calls == 15
-
-
-def test_what_was_loaded_anew_meanwhile_begins_after_the_next_reading() -> None:
-    scene = Scene()
-    scene.count(100, 110)
     with scene.fleet.steering("a"):
-        scene.count(0)
+        scene.count(0)  # it was loaded anew meanwhile, and begins after the next reading
     scene.count(7)
     assert scene.window.replicas == {}
     scene.count(9)
     assert scene.window.counted.calls == 2
 
 
-def test_a_few_minutes_are_kept_and_no_more() -> None:
+def test_a_few_minutes_are_kept_and_a_replica_that_goes_takes_its_past_along() -> None:
     scene = Scene()
     scene.count(*range(0, 1500, 15))
     window = scene.window
     assert (window.seconds, window.rate) == (KEPT, 1.0)
     assert repr(scene.observer) == "<BatchingObserver replicas=2 rounds=20>"
-
-
-def test_a_replica_that_goes_takes_its_past_along() -> None:
     scene = Scene()
     scene.look(a=some(0), b=some(0))
     scene.look(a=some(30), b=some(30))
@@ -173,6 +163,7 @@ def test_nothing_is_known_of_what_nobody_has() -> None:
     assert (window.counted, window.seconds, window.rate) == (NOTHING, 0.0, 0.0)
     assert (window.queue, window.compute, window.busy(1)) == (0.0, 0.0, 0.0)
     assert (window.rows_per_execution, window.calls_per_execution, window.largest) == (0, 0, 0)
+    assert Scene().observer.heard("b") is Scene().observer.newest("b") is None
 
 
 def test_each_round_of_a_replica_is_told_to_who_asks_for_newer_ones() -> None:
@@ -189,17 +180,6 @@ def test_calls_count_as_waiting_when_they_do_so_at_both_ends_of_a_round() -> Non
         scene.read = {"a": metrics(pending=pending)}
         scene.count(0)
     assert [dict(one.waited) for one in scene.observer.rounds("a", 0.0)] == [{}, {M: 4}, {M: 4}]
-
-
-def test_a_replica_is_heard_though_it_is_passed_over() -> None:
-    scene = Scene()
-    scene.count(0)
-    with scene.fleet.steering("a"):
-        scene.count(5)
-    newest = scene.observer.newest("a")
-    assert newest is not None
-    assert (newest.at, scene.observer.heard("a")) == (scene.clock() - 15.0, scene.clock())
-    assert scene.observer.heard("b") is scene.observer.newest("b") is None
 
 
 def test_another_replica_of_the_same_name_begins_anew() -> None:
@@ -225,3 +205,104 @@ def test_a_replica_that_leaves_while_it_is_asked_is_passed_over() -> None:
     asyncio.run(scene.observer.observe())
     scene.look()
     assert repr(scene.observer) == "<BatchingObserver replicas=0 rounds=0>"
+
+
+# --- rounds: who is read how often, and how many at one time --------------------------------------
+
+
+class Rounded:
+    """So many replicas, and a gateway; `asked` counts who was asked, `most` at one time.
+
+    Rounds go on until there is nothing more to do `between` them.
+    """
+
+    def __init__(self, replicas: int) -> None:
+        names = [f"r{number:05}" for number in range(replicas)]
+        self.clock = Clock()
+        self.asked = {"replicas": 0, "gateway": 0}
+        self.now = self.most = 0
+        self.is_broken = False
+        self.slept_for: list[float] = []
+        self.between: list[Callable[[], object]] = []
+        self.fleet = Fleet(tuple(replica(name) for name in names), clock=self.clock)
+        for name in names:
+            self.fleet.saw(name, {})
+        observer = BatchingObserver(self.fleet, self, clock=self.clock)
+        self.rounds = Rounds(observer, Latencies(KEPT), self, clock=self.clock, sleep=self.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept_for.append(seconds)
+        self.clock.now += seconds
+        if not self.between:
+            raise asyncio.CancelledError
+        self.between.pop(0)()
+
+    async def counters(self, replica: Replica) -> Counted:
+        if self.is_broken:
+            raise RuntimeError("nobody expects this")
+        self.asked["replicas"] += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        self.now -= 1
+        return {}
+
+    async def readings(self, replica: Replica) -> ReplicaScrape | None:
+        return None
+
+    async def metrics(self) -> str:
+        if self.is_broken:
+            raise Unavailable("no gateway")
+        self.asked["gateway"] += 1
+        return "# nothing"
+
+    def refresh(self, within: float, *, after: float = 0.0) -> None:
+        """Some seconds after the last time, read what was not read `within` some seconds."""
+        self.clock.now += after
+        asyncio.run(self.rounds.refresh(within))
+
+
+def test_everybody_is_read_unless_that_was_done_a_moment_ago() -> None:
+    scene = Rounded(2)
+    for after, within, replicas, gateway in (
+        (0.0, 0.0, 2, 1),
+        (0.0, 0.0, 4, 2),  # whenever it is to be shown
+        (2.9, 3.0, 4, 2),
+        (0.1, 3.0, 6, 3),
+    ):
+        scene.refresh(within, after=after)
+        assert scene.asked == {"replicas": replicas, "gateway": gateway}
+
+
+def test_the_replicas_of_a_large_fleet_are_read_more_rarely_than_the_gateway() -> None:
+    scene = Rounded(2 * LARGE)
+    for _ in range(4):
+        scene.refresh(1.0, after=5.0)
+    assert scene.asked == {"replicas": 2 * 2 * LARGE, "gateway": 4}
+
+
+def test_only_so_many_replicas_are_asked_at_one_time() -> None:
+    scene = Rounded(5 * AT_ONCE)
+    scene.refresh(0.0)
+    assert scene.asked["replicas"] == 5 * AT_ONCE
+    assert scene.most == AT_ONCE
+
+
+def test_rounds_go_on_whatever_goes_wrong_with_one(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Rounded(2)
+    scene.is_broken = True
+    scene.between = [int, int]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(scene.rounds.run(lambda: None))
+    assert scene.slept_for == [15.0, 15.0, 15.0]
+    assert "the batching statistics could not be read" in caplog.text
+
+
+def test_rounds_come_faster_until_every_replica_was_read_once() -> None:
+    scene = Rounded(2)
+    for name in ("r00000", "r00001"):
+        scene.fleet.lost(name, "it starts")
+    scene.between = [int, lambda: scene.fleet.saw("r00000", {}), int]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(scene.rounds.run(lambda: None))
+    assert scene.slept_for == [1.0, 1.0, 15.0, 15.0]

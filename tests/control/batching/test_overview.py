@@ -5,22 +5,25 @@ from pathlib import Path
 
 import pytest
 from builders import ControlPlane, replica, write_model
-from control.batching.situations import counted
-from control.batching.watched import CONFIG, OFF, Scene, decide, discovered, plain
+from control.batching.watched import CONFIG, OFF, Scene, decide, plain
 from control.publishing import Scene as Publishing
 from control.publishing import files, play
 
 from serve.control.batching.hints import BEGINS
-from serve.control.batching.latencies import Latencies
-from serve.control.batching.rounds import Rounds
+from serve.control.inventory import Inventory
+from serve.control.models import Models
 from serve.core.errors import UnknownModel, UnknownVersion
 from serve.triton.config import parse
 
 THREE = "instance_group { count: 3 kind: KIND_CPU }"
 
 
-def test_a_plain_version_is_told_with_what_it_did(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return plain(tmp_path)
+
+
+def test_a_plain_version_is_told_with_what_it_did(scene: Scene) -> None:
     found = scene.show()
     assert (found.window.counted.calls, found.service, found.advice) == (0, None, ())
     assert "max_batch_size: 8" in found.config
@@ -43,8 +46,7 @@ def test_advice_is_given_on_what_was_seen(tmp_path: Path) -> None:
     assert (advice.rule, advice.fix) == ("batching-off", "servegate batching set m@1 --on")
 
 
-def test_a_triton_tells_how_many_instances_there_are(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
+def test_a_triton_tells_how_many_instances_there_are(scene: Scene) -> None:
     scene.configurations["a"] = parse(CONFIG + THREE)
     found = scene.show()
     assert (found.is_told, found.situation.setup.instances) == (True, 3)
@@ -75,6 +77,18 @@ def test_a_version_that_has_forms_is_told_as_a_replica_runs_it(tmp_path: Path) -
     assert scene.show().situation.setup.max_batch_size == 32
 
 
+def discovered(folder: Path) -> Scene:
+    """Without a repository: what replica `a` holds is what exists."""
+    made = ControlPlane(folder, replicas=[replica("a")])
+    made.inventory = Inventory(None, made.fleet, decisions=lambda: made.decisions)
+    made.models = Models(
+        *(made.store, made.inventory, made.fleet, made.publisher, made.steering),
+        decisions=lambda: made.decisions,
+        reload=made.reload,
+    )
+    return Scene(asyncio.run(made.begin(a={"m": (1,)})))
+
+
 def test_what_a_replica_holds_by_itself_is_told_as_the_replica_tells_it(tmp_path: Path) -> None:
     scene = discovered(tmp_path)
     assert scene.show().configuration is None
@@ -86,9 +100,8 @@ def test_what_a_replica_holds_by_itself_is_told_as_the_replica_tells_it(tmp_path
 
 
 def test_a_version_that_no_replica_holds_is_told_with_the_reason_and_others_are_unknown(
-    tmp_path: Path,
+    scene: Scene,
 ) -> None:
-    scene = plain(tmp_path)
     found = scene.show(number=2)
     assert (found.replicas, found.is_told) == ((), False)
     assert found.reason
@@ -98,8 +111,7 @@ def test_a_version_that_no_replica_holds_is_told_with_the_reason_and_others_are_
         scene.show("x")
 
 
-def test_what_people_have_changed_holds_and_is_named(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
+def test_what_people_have_changed_holds_and_is_named(scene: Scene) -> None:
     decide(scene.plane, "m", {"fields": {"max_batch_size": 16}, "group": ""})
     found = scene.show()
     assert found.situation.setup.max_batch_size == 16
@@ -120,9 +132,8 @@ def test_a_published_version_is_found_under_its_name_in_triton(tmp_path: Path) -
     ids=["a tuning of this group", "a tuning that was meant for another group"],
 )
 def test_calls_that_left_what_was_tuned_for_are_hinted_at(
-    tmp_path: Path, group: str, why: list[str]
+    scene: Scene, group: str, why: list[str]
 ) -> None:
-    scene = plain(tmp_path)
     decide(scene.plane, "m", {"fields": {}, "group": group, "tuned": {"rate": 2.0}})
     scene.look({1: (1000, 5)})
     for _ in range(BEGINS):
@@ -145,50 +156,3 @@ def test_an_ensemble_is_told_with_its_steps(tmp_path: Path) -> None:
     (step,) = found.parts.steps
     assert (step.asked, step.calls) == ("m@1", 200)
     assert found.advice == ()
-
-
-def test_rounds_go_on_whatever_goes_wrong_with_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    scene = plain(tmp_path)  # of whose replicas nothing is known: that raises
-    scene.metrics_text = ""
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(scene.rounds.run(scene.overviews.judge))
-    assert scene.slept_for == [15.0, 15.0, 15.0]
-    assert "the batching statistics could not be read" in caplog.text
-
-
-def test_rounds_come_faster_until_every_replica_was_read_once(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
-    scene.told = {"a": {("m", 1): counted({1: (5, 5)})}, "b": {}}
-    scene.plane.fleet.lost("b", "it starts")
-    scene.plane.fleet.lost("a", "it starts")
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        scene.clock.now += seconds
-        if len(slept) == 2:
-            scene.plane.fleet.saw("a", {"m": (1,)})
-        if len(slept) == 4:
-            raise asyncio.CancelledError
-
-    latencies = Latencies(300.0)
-    rounds = Rounds(scene.observer, latencies, scene, clock=scene.clock, sleep=sleep)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(rounds.run(lambda: None))
-    assert slept == [1.0, 1.0, 15.0, 15.0]
-
-
-def test_who_else_wants_to_hear_the_gateway_is_told_the_same(tmp_path: Path) -> None:
-    scene = plain(tmp_path)
-    heard: list[tuple[str, float]] = []
-
-    class Ear:
-        def tell(self, text: str, at: float) -> None:
-            heard.append((text, at))
-
-    scene.told = {"a": {}, "b": {}}
-    rounds = Rounds(scene.observer, Latencies(300.0), scene, clock=scene.clock, also=Ear())
-    asyncio.run(rounds.refresh())
-    assert heard == [("# nothing\n", scene.clock())]

@@ -76,20 +76,15 @@ def test_each_step_of_an_ensemble_is_told_with_its_share_of_the_whole() -> None:
 
 
 def test_calls_of_others_are_told_apart_from_those_of_the_ensemble() -> None:
-    (step,) = told(
-        ensemble("net@3"), of_calls(100, 10), {"net": PLAIN}, {"net": window({1: (350, 5)})}
-    ).steps
+    windows = {"net": window({1: (350, 5)})}
+    (step,) = told(ensemble("net@3"), of_calls(100, 10), {"net": PLAIN}, windows).steps
     assert (step.calls, step.others) == (350, 250)
-
-
-def test_a_model_that_is_two_steps_is_called_twice_for_each_call() -> None:
-    steps = told(
-        ensemble("net@3", "net@3"),
-        of_calls(100, 10),
-        {"net": PLAIN},
-        {"net": window({1: (200, 5)})},
-    ).steps
-    assert [(one.path, one.calls, one.others) for one in steps] == [("1", 200, 0), ("2", 200, 0)]
+    # a model that is two steps is called twice for each call
+    steps = told(ensemble("net@3", "net@3"), of_calls(100, 10), {"net": PLAIN}, windows).steps
+    assert [(one.path, one.calls, one.others) for one in steps] == [
+        ("1", 350, 150),
+        ("2", 350, 150),
+    ]
 
 
 def test_the_steps_of_an_ensemble_within_an_ensemble_follow_it() -> None:
@@ -100,12 +95,8 @@ def test_the_steps_of_an_ensemble_within_an_ensemble_follow_it() -> None:
         {"pre": PLAIN, "inner": inner, "net": PLAIN, "post": PLAIN},
         {"inner": of_calls(10, 15), "net": window({1: (10, 12)})},
     )
-    assert [(one.path, one.asked) for one in found.steps] == [
-        ("1", "pre@3"),
-        ("2", "inner@3"),
-        ("2.1", "net@3"),
-        ("2.2", "post@3"),
-    ]
+    named = [f"{one.path} {one.asked}" for one in found.steps]
+    assert named == ["1 pre@3", "2 inner@3", "2.1 net@3", "2.2 post@3"]
     assert found.steps[1].share == pytest.approx(0.75)
     assert found.steps[2].share == pytest.approx(0.6)
     assert (found.steps[3].calls, found.steps[3].share) == (0, None)
@@ -128,12 +119,8 @@ def test_a_model_that_names_what_its_code_calls_is_told_with_them() -> None:
         'backend: "python" parameters { key: "bls_composing_models" '
         'value: { string_value: "net, post" } }'
     )
-    found = told(
-        named,
-        window({1: (10, 20)}),
-        {"net": PLAIN, "post": PLAIN},
-        {"net": window({1: (50, 5)})},
-    )
+    known, windows = {"net": PLAIN, "post": PLAIN}, {"net": window({1: (50, 5)})}
+    found = told(named, window({1: (10, 20)}), known, windows)
     assert (found.kind, found.limit) == ("bls", BLS_LIMIT)
     assert [(one.path, one.asked, one.calls, one.others) for one in found.steps] == [
         ("1", "net@3", 50, None),
@@ -144,7 +131,4 @@ def test_a_model_that_names_what_its_code_calls_is_told_with_them() -> None:
 def test_a_model_of_the_python_backend_that_names_none_is_told_how_and_others_have_none() -> None:
     found = told(parse('backend: "python"'), window({1: (10, 20)}), {}, {})
     assert (found.steps, found.limit) == ((), BLS_UNNAMED)
-    assert (
-        parts_of(PLAIN, CountWindow(), lambda name, version: None, lambda *slot: CountWindow())
-        is None
-    )
+    assert parts_of(PLAIN, CountWindow(), lambda *_: None, lambda *_: CountWindow()) is None

@@ -12,8 +12,6 @@ from serve.control.batching.latencies import Latencies
 from serve.control.batching.observer import BatchingObserver, Counted
 from serve.control.batching.overview import Overview, Overviews
 from serve.control.batching.rounds import Rounds
-from serve.control.inventory import Inventory
-from serve.control.models import Models
 from serve.control.revision import CONFIGURATION
 from serve.control.storage.store import StoreEdit
 from serve.core.errors import Unavailable
@@ -34,18 +32,16 @@ class Scene:
         self.told: dict[str, Counted] = {}
         self.configurations: dict[str, Configuration] = {}
         self.asked: list[tuple[str, str]] = []
-        self.metrics_text = "# nothing\n"
         self.observer = BatchingObserver(plane.fleet, self, clock=self.clock)
         self.hints = BatchingHints(wall=plane.wall)
         latencies = Latencies(300.0)
-        self.rounds = Rounds(self.observer, latencies, self, clock=self.clock, sleep=self.slept)
+        self.rounds = Rounds(self.observer, latencies, self, clock=self.clock)
         self.overviews = Overviews(
             *(plane.models, plane.fleet, plane.publisher, self.observer, latencies, self.hints),
             ask=self.ask,
             refresh=self.refresh,
         )
         self.refreshed = 0
-        self.slept_for: list[float] = []
 
     async def counters(self, replica: Replica) -> Counted:
         return self.told[replica.name]
@@ -54,9 +50,7 @@ class Scene:
         return None
 
     async def metrics(self) -> str:
-        if not self.metrics_text:
-            raise Unavailable("no gateway")
-        return self.metrics_text
+        return "# nothing\n"
 
     async def ask(self, replica: Replica, name: str) -> Configuration:
         self.asked.append((replica.name, name))
@@ -66,11 +60,6 @@ class Scene:
 
     async def refresh(self) -> None:
         self.refreshed += 1
-
-    async def slept(self, seconds: float) -> None:
-        self.slept_for.append(seconds)
-        if len(self.slept_for) == 3:
-            raise asyncio.CancelledError
 
     def look(self, sizes: Sizes, *, name: str = "m", version: int = 1, **others: Any) -> None:
         """Two rounds, 100 s apart: nothing was counted before, and this after."""
@@ -87,18 +76,6 @@ def plain(folder: Path, config: str | None = CONFIG) -> Scene:
     """Versions 1 and 2 of `m` lie in a plain folder; replica `a` holds version 1."""
     made = ControlPlane(folder, replicas=[replica("a"), replica("b")])
     write_model(made.repository, "m", 1, 2, config=config)
-    return Scene(asyncio.run(made.begin(a={"m": (1,)})))
-
-
-def discovered(folder: Path) -> Scene:
-    """Without a repository: what replica `a` holds is what exists."""
-    made = ControlPlane(folder, replicas=[replica("a")])
-    made.inventory = Inventory(None, made.fleet, decisions=lambda: made.decisions)
-    made.models = Models(
-        *(made.store, made.inventory, made.fleet, made.publisher, made.steering),
-        decisions=lambda: made.decisions,
-        reload=made.reload,
-    )
     return Scene(asyncio.run(made.begin(a={"m": (1,)})))
 
 
