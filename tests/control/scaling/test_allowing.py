@@ -24,9 +24,10 @@ from ..versions_scene import decided, version
 ADA = By("ada", "a budget")
 
 
-def plane(folder: Path) -> ControlPlane:
+@pytest.fixture
+def one(tmp_path: Path) -> ControlPlane:
     """Model `m` of pool `default`, which `a` holds; `b` is of pool `a100`."""
-    made = ControlPlane(folder, replicas=[replica("a"), replica("b", pool="a100")])
+    made = ControlPlane(tmp_path, replicas=[replica("a"), replica("b", pool="a100")])
     write_model(made.repository, "m", 1)
     return asyncio.run(made.begin(a={"m": (1,)}, b={}))
 
@@ -44,8 +45,18 @@ def told(one: ControlPlane, name: str) -> PoolStatus:
     return one.pools.get(name)
 
 
-def test_every_pool_is_told_with_its_replicas_and_models(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+def pools(one: ControlPlane, inventory: Inventory, **more: Any) -> Pools:
+    return Pools(
+        *(one.store, inventory, one.fleet),
+        decisions=lambda: one.decisions,
+        reload=one.reload,
+        publish=one.publisher.committed,
+        wall=one.wall,
+        **more,
+    )
+
+
+def test_every_pool_is_told_with_its_replicas_and_models(one: ControlPlane) -> None:
     assert [(each.name, each.replicas, each.models) for each in one.pools.all()] == [
         ("a100", ("b",), ()),
         ("default", ("a",), ("m",)),
@@ -54,8 +65,7 @@ def test_every_pool_is_told_with_its_replicas_and_models(tmp_path: Path) -> None
     assert told(one, "default").bounds == Bounds(1, 8)
 
 
-def test_what_is_set_holds_at_once_in_place_of_all_that_was_set(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+def test_what_is_set_holds_at_once_in_place_of_all_that_was_set(one: ControlPlane) -> None:
     do(one.pools.set("default", {"least": 2, "most": 3}, ADA))
     assert told(one, "default").bounds == Bounds(2, 3)
     written = do(one.pools.set("default", {"budget": 4}, ADA))
@@ -63,8 +73,8 @@ def test_what_is_set_holds_at_once_in_place_of_all_that_was_set(tmp_path: Path) 
     assert (status.bounds, status.is_set, status.etag) == (Bounds(1, 8, 4), True, written.etag)
 
 
-def test_a_schedule_that_holds_now_is_told(tmp_path: Path) -> None:
-    one = plane(tmp_path)  # its clock shows 22:13 in UTC, a Tuesday
+def test_a_schedule_that_holds_now_is_told(one: ControlPlane) -> None:
+    # its clock shows 22:13 in UTC, a Tuesday
     evening = {"days": "tue", "from": "22:00", "to": "23:00", "zone": "UTC", "least": 3}
     do(one.pools.set("default", {"schedules": [evening]}, ADA))
     assert told(one, "default").schedule == "tue 22:00-23:00 UTC least=3"
@@ -72,16 +82,14 @@ def test_a_schedule_that_holds_now_is_told(tmp_path: Path) -> None:
 
 
 def test_a_pool_may_be_set_before_it_has_a_replica_and_a_model_may_move_there(
-    tmp_path: Path,
+    one: ControlPlane,
 ) -> None:
-    one = plane(tmp_path)
     do(one.pools.set("l4", {"to_zero": True}, ADA))
     do(one.models.configure("m", objective=None, pool="l4", by=ADA))
     assert (told(one, "l4").replicas, told(one, "l4").models) == ((), ("m",))
 
 
-def test_a_change_of_something_else_than_was_read_is_refused(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+def test_a_change_of_something_else_than_was_read_is_refused(one: ControlPlane) -> None:
     first = told(one, "default").etag
     do(one.pools.set("default", {"most": 3}, By("ada", "", first)))
     for change in (
@@ -93,8 +101,7 @@ def test_a_change_of_something_else_than_was_read_is_refused(tmp_path: Path) -> 
     assert told(one, "default").bounds.most == 3
 
 
-def test_what_is_cleared_is_as_usual_and_again_is_no_mistake(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+def test_what_is_cleared_is_as_usual_and_again_is_no_mistake(one: ControlPlane) -> None:
     do(one.pools.set("default", {"most": 3}, ADA), one.pools.clear("default", ADA))
     cleared = told(one, "default")
     assert (cleared.settings, cleared.is_set) == (PoolSettings(), False)
@@ -104,16 +111,14 @@ def test_what_is_cleared_is_as_usual_and_again_is_no_mistake(tmp_path: Path) -> 
         do(one.pools.clear("default", By("bob", "", '"1"')))
 
 
-def test_a_pool_that_nobody_knows_is_not_found(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+def test_a_pool_that_nobody_knows_is_not_found(one: ControlPlane) -> None:
     for ask in (lambda: one.pools.get("h100"), lambda: do(one.pools.clear("h100", ADA))):
         with pytest.raises(NotFound, match="there is no pool 'h100'") as refused:
             ask()
         assert "a100, default" in refused.value.why
 
 
-def test_what_cannot_be_is_not_written(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+def test_what_cannot_be_is_not_written(one: ControlPlane) -> None:
     with pytest.raises(Invalid, match="is not a valid pool name"):
         do(one.pools.set("a b", {}, ADA))
     with pytest.raises(Invalid):
@@ -121,23 +126,14 @@ def test_what_cannot_be_is_not_written(tmp_path: Path) -> None:
     assert not told(one, "default").is_set
 
 
-def test_a_range_for_local_tritons_is_what_is_usual(tmp_path: Path) -> None:
-    one = plane(tmp_path)
-    pools = Pools(
-        *(one.store, one.inventory, one.fleet),
-        decisions=lambda: one.decisions,
-        reload=one.reload,
-        publish=one.publisher.committed,
-        wall=one.wall,
-        usual=usual_of("default", 0, 2),
-    )
-    assert pools.get("default").bounds == Bounds(1, 2, to_zero=True)
-    do(pools.set("default", {"most": 5}, ADA))
-    assert pools.get("default").bounds == Bounds(1, 5)
+def test_a_range_for_local_tritons_is_what_is_usual(one: ControlPlane) -> None:
+    local = pools(one, one.inventory, usual=usual_of("default", 0, 2))
+    assert local.get("default").bounds == Bounds(1, 2, to_zero=True)
+    do(local.set("default", {"most": 5}, ADA))
+    assert local.get("default").bounds == Bounds(1, 5)
 
 
-def test_pools_of_one_group_hold_each_others_models(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+def test_pools_of_one_group_hold_each_others_models(one: ControlPlane) -> None:
     do(*(one.pools.set(pool, {"group": "vision"}, ADA) for pool in ("default", "a100")))
     assert told(one, "a100").beside == ("a100", "default")
     assert told(one, "a100").models == ("m",)
@@ -151,34 +147,21 @@ def test_pools_of_one_group_hold_each_others_models(tmp_path: Path) -> None:
 def test_no_pool_joins_a_group_where_something_needed_would_lose_its_place(tmp_path: Path) -> None:
     one = ControlPlane(tmp_path, replicas=[replica("a"), replica("b", pool="a100")])
     both = [version("m", 1, memory=60), version("n", 1, memory=60)]
-    one.decisions = decided(
-        *both,
-        model__n={"pool": "a100"},
-        pool__default={"group": "g"},
-        pool__a100={},
-    )
-    budgets = {"default": 100, "a100": 100}
+    named = {"model__n": {"pool": "a100"}, "pool__default": {"group": "g"}, "pool__a100": {}}
+    one.decisions = decided(*both, **named)
+    rules = Rules(budgets={"default": 100, "a100": 100})
     inventory = Inventory(
-        None,
-        one.fleet,
+        *(None, one.fleet),
         decisions=lambda: one.decisions,
-        placement=Placement(Rules(budgets=budgets), clock=one.clock),
+        placement=Placement(rules, clock=one.clock),
         publishes=True,
     )
-    pools = Pools(
-        *(one.store, inventory, one.fleet),
-        decisions=lambda: one.decisions,
-        reload=one.reload,
-        publish=one.publisher.committed,
-        wall=one.wall,
-    )
     with pytest.raises(Conflict, match="pool 'a100' cannot join group 'g'") as refused:
-        do(pools.set("a100", {"group": "g"}, ADA))
+        do(pools(one, inventory).set("a100", {"group": "g"}, ADA))
     assert "would not be served: pool 'a100' has too little memory" in refused.value.why
 
 
-def test_history_tells_what_was_set_and_leads_back(tmp_path: Path) -> None:
-    one = plane(tmp_path)
+def test_history_tells_what_was_set_and_leads_back(one: ControlPlane) -> None:
     nothing: Any = None
     restoring = RestoreCommands(
         *(nothing, nothing),

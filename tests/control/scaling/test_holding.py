@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import Clock
 from control.scaling.watched_pools import Calls, Scene, text
 
 from serve.capacity.scaling.policy import RESTARTED, STALE, TICK
-from serve.capacity.scaling.signals import Bounds, Code
+from serve.capacity.scaling.signals import Bounds, Code, Reason, ReplicaHint
+from serve.control.scaling.held_hints import Lasting
 from serve.control.scaling.signals import Allowed
 
 
@@ -24,6 +26,11 @@ class Settled(Scene):
         assert self.wanted > 3, self.hint()
 
 
+@pytest.fixture
+def scene() -> Settled:
+    return Settled()
+
+
 def held(scene: Scene, code: Code, words: str, desired: int) -> None:
     hint = scene.hint().hint
     assert (hint.desired, hint.confidence) == (desired, "low")
@@ -36,9 +43,11 @@ def busy(scene: Scene, rounds: int = 1) -> None:
     scene.work(rate=900.0, rounds=rounds, b1=(900, 0.010), b2=(450, 0.012))
 
 
-def test_a_gateway_that_is_not_read_any_more() -> None:
-    scene = Settled()
-    scene.gateway = None
+@pytest.mark.parametrize("raw", [None, "<html>it is being repaired</html>"])
+def test_a_gateway_that_is_not_read_any_more(scene: Settled, raw: str | None) -> None:
+    scene.raw = raw
+    if raw is None:
+        scene.gateway = None
     for _ in range(int(STALE / TICK)):
         scene.look()
         assert scene.hint().hint.desired > 2  # it is not so old yet
@@ -46,32 +55,20 @@ def test_a_gateway_that_is_not_read_any_more() -> None:
     held(scene, Code.STALE, "the readings of the gateway are 20 s old", scene.wanted)
 
 
-def test_a_gateway_that_was_never_read() -> None:
-    scene = Scene()
-    scene.gateway = None
-    scene.settle()
-    for _ in range(100):
-        scene.look()
-    held(scene, Code.STALE, "the readings of the gateway are", 2)
-
-
-def test_a_replica_that_does_not_tell_what_it_has_counted() -> None:
-    scene = Settled()
+def test_a_replica_that_does_not_tell_what_it_has_counted(scene: Settled) -> None:
     scene.told["b"] = None
     scene.work(rounds=int(STALE / TICK) + 1, rate=900.0, on="a", b1=(900, 0.010))
     held(scene, Code.STALE, "the readings of m are 20 s old", scene.wanted)
 
 
-def test_a_replica_that_is_lost_is_not_waited_for() -> None:
-    scene = Settled()
+def test_a_replica_that_is_lost_is_not_waited_for(scene: Settled) -> None:
     scene.told["b"] = None
     scene.fleet.lost("b", "it does not answer")
     scene.work(rounds=5, rate=900.0, on="a", b1=(900, 0.010))
     assert scene.hint().hint.confidence == "high"
 
 
-def test_numbers_that_cannot_be() -> None:
-    scene = Settled()
+def test_numbers_that_cannot_be(scene: Settled) -> None:
     for number in ("nan", "-5", "+Inf"):
         wanted = scene.hint().hint.desired
         assert scene.gateway is not None
@@ -84,16 +81,9 @@ def test_numbers_that_cannot_be() -> None:
         assert scene.hint().hint.confidence == "high", number
 
 
-def test_a_text_that_is_none_is_as_if_there_was_no_answer() -> None:
-    scene = Settled()
-    scene.raw = "<html>it is being repaired</html>"
-    for _ in range(4):
-        scene.look()
-    held(scene, Code.STALE, "the gateway", scene.wanted)
-
-
-def test_a_gateway_that_counts_from_zero_again_whether_it_was_called_since_or_not() -> None:
-    scene = Settled()
+def test_a_gateway_that_counts_from_zero_again_whether_it_was_called_since_or_not(
+    scene: Settled,
+) -> None:
     for counted in ({"m": Calls(answered={0.01: 3.0})}, {}):
         scene.gateway = dict(counted)
         scene.look()
@@ -104,8 +94,7 @@ def test_a_gateway_that_counts_from_zero_again_whether_it_was_called_since_or_no
         assert scene.model().recent == pytest.approx(900.0)
 
 
-def test_a_replica_that_counts_from_zero_again() -> None:
-    scene = Settled()
+def test_a_replica_that_counts_from_zero_again(scene: Settled) -> None:
     scene.told["a"] = {}
     scene.execute("a", b1=(7, 0.01))
     busy_before = scene.model().capacity
@@ -131,8 +120,7 @@ def test_readings_that_cannot_be(readings: dict[str, Any], words: str) -> None:
     held(scene, Code.INVALID, words, scene.wanted)
 
 
-def test_hints_survive_a_restart_with_a_hold_and_no_jump() -> None:
-    scene = Settled()
+def test_hints_survive_a_restart_with_a_hold_and_no_jump(scene: Settled) -> None:
     scene.starting = {"default": 1}
     scene.begin()
     for _ in range(int(RESTARTED / TICK)):
@@ -144,36 +132,90 @@ def test_hints_survive_a_restart_with_a_hold_and_no_jump() -> None:
     assert (hint.confidence, hint.desired) == ("high", scene.wanted)
 
 
-def test_what_was_asked_for_before_a_restart_is_asked_for_after_it(tmp_path: Path) -> None:
+def test_what_was_asked_for_before_a_restart_is_asked_for_unless_that_was_long_ago_or_is_lost(
+    tmp_path: Path,
+) -> None:
+    def restarted(desired: int) -> None:
+        scene.begin()
+        busy(scene)
+        held(scene, Code.RESTARTED, "the control plane has just started", desired)
+
     scene = Settled(tmp_path)  # and nobody tells that two more are being started
-    scene.begin()
-    busy(scene)
-    held(scene, Code.RESTARTED, "the control plane has just started", scene.wanted)
-
-
-def test_what_was_asked_for_long_ago_or_cannot_be_read_is_forgotten(tmp_path: Path) -> None:
-    scene = Settled(tmp_path)
+    restarted(scene.wanted)
     scene.wall.now += 301.0
-    scene.begin()
-    busy(scene)
-    held(scene, Code.RESTARTED, "the control plane has just started", 2)
+    restarted(2)
     (tmp_path / "hints.json").write_text('{"at": "noon"}')
-    scene.begin()
-    busy(scene)
-    held(scene, Code.RESTARTED, "the control plane has just started", 2)
+    restarted(2)
 
 
-def test_no_more_is_held_than_is_allowed_by_now() -> None:
-    scene = Settled()
+def test_no_more_is_held_than_is_allowed_by_now(scene: Settled) -> None:
     scene.allowed = {"default": Allowed(Bounds(1, 100, budget=3))}
     scene.gateway = {}
     scene.look()
     assert scene.hint().hint.desired == 3
 
 
-def test_a_restart_without_a_gateway_holds_for_as_long_as_that_lasts() -> None:
-    scene = Settled()
-    scene.begin()
+def test_a_start_without_a_gateway_holds_for_as_long_as_that_lasts() -> None:
+    scene = Scene()
     scene.gateway = None
     scene.settle()
+    for _ in range(100):
+        scene.look()
     held(scene, Code.STALE, "the readings of the gateway are", 2)
+
+
+# --- hints that are only held, and what was asked for before --------------------------------------
+
+BOUNDS = Bounds(1, 10)
+
+
+def hint(desired: int, code: Code, pool: str = "p") -> ReplicaHint:
+    return ReplicaHint(pool, desired, desired, 0, 1.0, (Reason(code, "so it is"),))
+
+
+def test_a_hint_that_is_held_is_no_less_than_the_one_before() -> None:
+    lasting = Lasting(Path("/nowhere/hints.json"), wall=Clock())
+    for given, code, told in (
+        (6, Code.DEMAND, 6),
+        (2, Code.STALE, 6),
+        (2, Code.INVALID, 6),
+        (8, Code.STALE, 8),
+        (4, Code.FALLING, 4),
+        (1, Code.RESTARTED, 4),
+    ):
+        assert lasting.hold(hint(given, code), BOUNDS).desired == told
+    lasting.hold(hint(6, Code.DEMAND), BOUNDS)
+    assert lasting.hold(hint(2, Code.STALE, pool="q"), BOUNDS).desired == 2
+    assert lasting.hold(hint(2, Code.STALE), Bounds(1, 10, budget=5)).desired == 5
+    # that the folder is not there ends nothing
+    lasting.write()
+    lasting.read()
+    assert lasting.hold(hint(2, Code.DEMAND), BOUNDS).desired == 2
+
+
+def test_another_process_goes_on_where_this_one_has_ended(tmp_path: Path) -> None:
+    wall, file = Clock(), tmp_path / "hints.json"
+    first = Lasting(file, wall=wall)
+    first.hold(hint(6, Code.DEMAND), BOUNDS)
+    first.write()
+    wall.now += 200.0
+    later = Lasting(file, wall=wall)
+    later.read()
+    assert later.hold(hint(2, Code.RESTARTED), BOUNDS).desired == 6
+
+
+def test_numbers_are_written_when_they_change_and_once_a_minute(tmp_path: Path) -> None:
+    wall, file = Clock(), tmp_path / "hints.json"
+    lasting = Lasting(file, wall=wall)
+    lasting.hold(hint(6, Code.DEMAND), BOUNDS)
+    lasting.write()
+    file.unlink()
+    lasting.write()
+    assert not file.exists()
+    wall.now += 60.0
+    lasting.write()
+    assert file.exists()
+    file.unlink()
+    lasting.hold(hint(7, Code.DEMAND), BOUNDS)
+    lasting.write()
+    assert file.exists()

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import pytest
+from refusals import refusal
 
 from serve.capacity.scaling.signals import Bounds
 from serve.control.decisions import POOL, Decisions
@@ -32,12 +32,9 @@ def bounds(wall: float = NIGHT, **body: Any) -> Bounds:
     return PoolSettings.of(body).bounds(wall)[0]
 
 
-def test_what_is_missing_is_as_usual() -> None:
+def test_settings_are_written_as_they_are_read_and_what_is_missing_is_as_usual() -> None:
     assert PoolSettings.of({}) == PoolSettings()
     assert bounds() == Bounds(1, 8, None, False)
-
-
-def test_settings_are_written_as_they_are_read() -> None:
     body = {"least": 2, "most": 9, "budget": 5, "to_zero": True, "group": "g", "cost": 0.5}
     settings = PoolSettings.of({**body, "schedules": [DAY, {**DAY, "days": "sat"}]})
     assert PoolSettings.of(settings.to_json()) == settings
@@ -49,10 +46,8 @@ def test_settings_are_written_as_they_are_read() -> None:
 
 def test_a_schedule_that_holds_has_its_bounds_and_is_told() -> None:
     settings = PoolSettings.of({"least": 1, "most": 6, "budget": 5, "schedules": [DAY]})
-    assert settings.bounds(NOON) == (
-        Bounds(4, 6, 5),
-        "mon-fri 08:00-18:00 Europe/Berlin least=4",
-    )
+    told = "mon-fri 08:00-18:00 Europe/Berlin least=4"
+    assert settings.bounds(NOON) == (Bounds(4, 6, 5), told)
     assert settings.bounds(NIGHT) == (Bounds(1, 6, 5), "")
 
 
@@ -69,9 +64,8 @@ def test_what_a_schedule_demands_stands_while_nobody_calls() -> None:
     assert bounds(NOON, to_zero=True, schedules=[only_most]) == Bounds(1, 3, to_zero=True)
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
+def test_what_cannot_be_is_refused_with_its_reason() -> None:
+    for body, told in (
         ({"leest": 1}, "unknown field 'leest'"),
         ({"least": 0}, "use 'to_zero' to allow no replicas"),
         ({"least": -1}, "'least' cannot be -1"),
@@ -94,12 +88,9 @@ def test_what_a_schedule_demands_stands_while_nobody_calls() -> None:
         ({"schedules": [{**DAY, "least": 9}]}, "in 'mon-fri 08:00-18:00 Europe/Berlin least=9'"),
         ({"budget": 3, "schedules": [DAY]}, "'least' is above 'budget'"),
         ({"schedules": [{**DAY, "zone": "Mars"}]}, "'Mars' is not a time zone"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_reason(body: dict[str, Any], told: str) -> None:
-    with pytest.raises(Invalid) as refused:
-        PoolSettings.of(body)
-    assert told in str(refused.value) and refused.value.try_this
+    ):
+        error = refusal(Invalid, PoolSettings.of, body)
+        assert told in str(error) and error.try_this, body
 
 
 def test_a_pool_has_what_was_decided_or_else_what_is_usual_for_it() -> None:
@@ -143,5 +134,4 @@ def test_which_names_a_pool_may_have() -> None:
     for name in ("default", "a100-80gb", "_x", "L4.2"):
         assert check_pool_name(name) == name
     for name in ("", "a b", "-x", ".x", "a/b", "a" * 64, "é"):
-        with pytest.raises(Invalid):
-            check_pool_name(name)
+        refusal(Invalid, check_pool_name, name)

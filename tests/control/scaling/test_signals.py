@@ -6,9 +6,16 @@ import pytest
 from builders import replica
 from control.scaling.watched_pools import Scene
 
+from serve.capacity.scaling.groups import UP
 from serve.capacity.scaling.policy import TICK
 from serve.capacity.scaling.signals import Bounds, Code
 from serve.control.scaling.signals import Allowed
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Replicas `a` and `b` hold model `m`."""
+    return Scene()
 
 
 def busy(scene: Scene, *, rate: float = 200.0, rounds: int = 4) -> None:
@@ -18,8 +25,7 @@ def busy(scene: Scene, *, rate: float = 200.0, rounds: int = 4) -> None:
     scene.work(rate=rate, rounds=rounds, queue=0.001, **sizes)
 
 
-def test_arrivals_are_told_as_they_come_be_they_answered_refused_or_under_way() -> None:
-    scene = Scene()
+def test_arrivals_are_told_as_they_come_be_they_answered_refused_or_under_way(scene: Scene) -> None:
     scene.look()
     scene.count(answered={0.01: 50}, overloaded=20, in_flight=30)
     scene.look()
@@ -29,8 +35,7 @@ def test_arrivals_are_told_as_they_come_be_they_answered_refused_or_under_way() 
     assert (scene.model().recent, scene.model().lately) == (0.0, pytest.approx(10.0))
 
 
-def test_a_capacity_is_learned_from_executions_under_the_objective() -> None:
-    scene = Scene()
+def test_a_capacity_is_learned_from_executions_under_the_objective(scene: Scene) -> None:
     scene.promise("m", "p99<80ms")
     scene.look()
     busy(scene)
@@ -42,16 +47,14 @@ def test_a_capacity_is_learned_from_executions_under_the_objective() -> None:
     assert scene.model().capacity == pytest.approx(3 / 0.014, rel=0.1)  # 2 · 14 ms < 30 ms
 
 
-def test_calls_of_many_rows_need_more_of_a_replica() -> None:
-    scene = Scene()
+def test_calls_of_many_rows_need_more_of_a_replica(scene: Scene) -> None:
     scene.configurations["m"] = "max_batch_size: 8\ninstance_group [{ kind: KIND_CPU count: 2 }]\n"
     scene.look()
     scene.work(rounds=4, rate=2.0, on="a", b4=(10, 0.02), brings=4)
     assert scene.model().capacity == pytest.approx(2 / 0.02)
 
 
-def test_a_model_that_is_never_executed_together_has_the_capacity_of_one_row() -> None:
-    scene = Scene()
+def test_a_model_that_is_never_executed_together_has_the_capacity_of_one_row(scene: Scene) -> None:
     scene.configurations["m"] = "max_batch_size: 0\ninstance_group [{ kind: KIND_CPU count: 1 }]\n"
     scene.look()
     scene.work(rounds=2, rate=10.0, on="a", b1=(50, 0.05))
@@ -93,8 +96,7 @@ def test_many_loaded_models_that_nobody_calls_change_nothing_of_the_one_that_is_
     assert found[0] == found[1]
 
 
-def test_a_ratio_counts_each_call_once_however_the_replicas_share_them() -> None:
-    scene = Scene()
+def test_a_ratio_counts_each_call_once_however_the_replicas_share_them(scene: Scene) -> None:
     scene.look()
     scene.call(rate=100.0)
     scene.execute("a", b1=(450, 0.01), queue=0.02)
@@ -105,8 +107,9 @@ def test_a_ratio_counts_each_call_once_however_the_replicas_share_them() -> None
     assert seen.occupancy == pytest.approx(490 / (8 * 455))
 
 
-def test_calls_that_wait_are_those_in_triton_or_all_where_no_replica_holds_the_model() -> None:
-    scene = Scene()
+def test_calls_that_wait_are_those_in_triton_or_all_where_no_replica_holds_the_model(
+    scene: Scene,
+) -> None:
     scene.look()
     scene.pending["m", 1] = 7
     scene.call(rate=10.0)
@@ -119,8 +122,7 @@ def test_calls_that_wait_are_those_in_triton_or_all_where_no_replica_holds_the_m
     assert scene.model().waiting == 3.0
 
 
-def test_where_tritons_metrics_are_off_those_wait_that_cannot_be_executing() -> None:
-    scene = Scene()
+def test_where_tritons_metrics_are_off_those_wait_that_cannot_be_executing(scene: Scene) -> None:
     scene.tells_metrics = False
     scene.look()
     busy(scene)
@@ -130,8 +132,7 @@ def test_where_tritons_metrics_are_off_those_wait_that_cannot_be_executing() -> 
     assert scene.hint().hint.confidence == "low"  # for it has just begun
 
 
-def test_calls_beyond_the_objective_are_counted_with_those_that_were_refused() -> None:
-    scene = Scene()
+def test_calls_beyond_the_objective_are_counted_with_those_that_were_refused(scene: Scene) -> None:
     scene.promise("m", "p95<100ms")
     scene.look()
     scene.count(answered={0.05: 60, 0.5: 30}, overloaded=10)
@@ -187,8 +188,7 @@ def test_a_replica_that_loads_its_models_is_starting_and_one_that_was_lost_is_ex
     assert (scene.hint().hint.ready, scene.hint().hint.starting) == (1, 3)
 
 
-def test_a_replica_is_ready_though_calls_are_steered_around_it() -> None:
-    scene = Scene()
+def test_a_replica_is_ready_though_calls_are_steered_around_it(scene: Scene) -> None:
     scene.settle()
     busy(scene)
     with scene.fleet.steering("a"):
@@ -207,8 +207,7 @@ def test_a_pool_without_replicas_and_without_calls_is_idle_from_the_start() -> N
     assert scene.hint().hint.desired == 0
 
 
-def test_a_pool_is_not_idle_while_a_long_call_is_under_way() -> None:
-    scene = Scene()
+def test_a_pool_is_not_idle_while_a_long_call_is_under_way(scene: Scene) -> None:
     scene.look()
     scene.calls.in_flight = 1
     for _ in range(10):
@@ -220,10 +219,59 @@ def test_a_pool_is_not_idle_while_a_long_call_is_under_way() -> None:
     assert scene.hint().signal.idle == 4 * TICK
 
 
-def test_a_pool_is_not_idle_for_longer_than_anybody_has_looked() -> None:
-    scene = Scene()
+def test_a_pool_is_not_idle_for_longer_than_anybody_has_looked(scene: Scene) -> None:
     scene.clock.now += 86_400.0  # another control plane has led until now
     scene.look()
     scene.look()
     assert scene.hint().signal.idle == TICK
     assert scene.hint().signal.age == 0.0
+
+
+# --- groups of pools: the cheapest that can, comes first -----------------------------------------
+
+
+def group(l4: Bounds, a100: Bounds, *, objective: str = "") -> Scene:
+    """Pool `l4` at a price of 1 and pool `a100` at 3, of one replica each, hold model `m`."""
+    made = Scene(replicas=(replica("a", pool="l4"), replica("b", pool="a100")))
+    made.group("vision", "l4", "a100")
+    made.decided["model", "m"] = {"pool": "l4", "objective": objective}
+    made.allowed = {
+        "l4": Allowed(l4, cost=1.0, group="vision"),
+        "a100": Allowed(a100, cost=3.0, group="vision"),
+    }
+    made.settle()
+    return made
+
+
+def execute(one: Scene, *, rate: float, slow: float, fast: float, rounds: int = 4) -> None:
+    """An execution of one call takes `slow` seconds on `l4` and `fast` ones on `a100`."""
+    for _ in range(rounds):
+        one.execute("b", b1=(int(rate * TICK / 2), fast))
+        one.work(rate=rate, on="a", b1=(int(rate * TICK / 2), slow))
+
+
+def parts(one: Scene) -> dict[str, float]:
+    return {pool: one.model("m", pool).recent for pool in ("l4", "a100")}
+
+
+WIDE = Bounds(1, 20, to_zero=True)
+
+
+def test_the_cheapest_pool_bears_all_calls_unless_it_is_too_slow_for_the_objective() -> None:
+    one = group(WIDE, WIDE, objective="p99<100ms")
+    execute(one, rate=80.0, slow=0.06, fast=0.03)
+    assert parts(one) == pytest.approx({"l4": 0.0, "a100": 80.0})
+    assert one.hint("l4").hint.desired == 1
+    assert one.hint("a100").hint.desired == math.ceil(80 * 0.03 / UP)
+    one.decided["model", "m"] = {"pool": "l4", "objective": "p99<200ms"}
+    one.look()
+    assert parts(one)["a100"] == 0.0
+
+
+def test_what_the_cheapest_has_no_gpus_for_is_borne_by_the_next() -> None:
+    one = group(Bounds(1, 20, budget=2, to_zero=True), WIDE, objective="p99<200ms")
+    execute(one, rate=80.0, slow=0.05, fast=0.025)
+    room = 2 * UP / 0.05
+    assert parts(one) == pytest.approx({"l4": room, "a100": 80.0 - room})
+    assert one.hint("l4").hint.desired == 2
+    assert one.hint("a100").hint.desired == math.ceil((80 - room) * 0.025 / UP)
