@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from control.publishing import ADA, Scene, files, sha256
-from loops import in_loop
 
 from serve.control.added_cases import CONTRACT, added_of, blobs_of_cases, has_cases
 from serve.control.models import By
@@ -61,11 +60,14 @@ async def begun(folder: Path, **more: bytes) -> Adding:
     return adding
 
 
-@in_loop
+@pytest.fixture
+async def adding(tmp_path: Path) -> Adding:
+    return await begun(tmp_path)
+
+
 async def test_an_added_case_is_listed_with_who_added_it_and_shows_in_history(
-    tmp_path: Path,
+    adding: Adding,
 ) -> None:
-    adding = await begun(tmp_path)
     assert not has_cases(adding.decisions, adding.version)
     added = await adding.added.add(adding.version, case(), By("bob", "it is right"))
     assert has_cases(adding.decisions, adding.version)
@@ -77,18 +79,14 @@ async def test_an_added_case_is_listed_with_who_added_it_and_shows_in_history(
     assert (row["key"], row["author"], row["reason"]) == ("m:1", "bob", "it is right")
 
 
-@in_loop
-async def test_the_same_case_again_is_no_mistake(tmp_path: Path) -> None:
-    adding = await begun(tmp_path)
+async def test_the_same_case_again_is_no_mistake(adding: Adding) -> None:
     first = await adding.added.add(adding.version, case(), ADA)
     again = await adding.added.add(adding.version, case(), By("bob"))
     assert (again.id, again.author) == (first.id, "ada")
     assert len(added_of(adding.decisions, adding.version)) == 1
 
 
-@in_loop
-async def test_a_case_that_the_version_does_not_pass_is_refused(tmp_path: Path) -> None:
-    adding = await begun(tmp_path)
+async def test_a_case_that_the_version_does_not_pass_is_refused(adding: Adding) -> None:
     adding.why = "replica a: output 'y'[0,0] is 2, expected 1"
     with pytest.raises(Conflict) as refused:
         await adding.added.add(adding.version, case(), ADA)
@@ -96,7 +94,6 @@ async def test_a_case_that_the_version_does_not_pass_is_refused(tmp_path: Path) 
     assert added_of(adding.decisions, adding.version) == ()
 
 
-@in_loop
 async def test_those_that_came_with_the_version_stand_before_and_stay(tmp_path: Path) -> None:
     adding = await begun(tmp_path, **dict(write_contract([case("own")])))
     added = await adding.added.add(adding.version, case("added", 2), ADA)
@@ -113,9 +110,7 @@ async def test_those_that_came_with_the_version_stand_before_and_stay(tmp_path: 
     assert len(await adding.added.all(adding.version)) == 1
 
 
-@in_loop
-async def test_blobs_stay_as_long_as_the_version_does(tmp_path: Path) -> None:
-    adding = await begun(tmp_path)
+async def test_blobs_stay_as_long_as_the_version_does(adding: Adding) -> None:
     await adding.added.add(adding.version, case(), ADA)
     contents = {sha256(data) for data in write_contract([case()]).values()}
     assert blobs_of_cases(adding.decisions) == contents
@@ -128,9 +123,7 @@ async def test_blobs_stay_as_long_as_the_version_does(tmp_path: Path) -> None:
     assert blobs_of_cases(adding.decisions) == frozenset()
 
 
-@in_loop
-async def test_a_change_that_was_not_seen_is_not_overwritten(tmp_path: Path) -> None:
-    adding = await begun(tmp_path)
+async def test_a_change_that_was_not_seen_is_not_overwritten(adding: Adding) -> None:
     with pytest.raises(PreconditionFailed):
         await adding.added.add(adding.version, case(), By("ada", "", '"99"'))
     both = (adding.added.add(adding.version, case(str(n), n), ADA) for n in (2, 3))

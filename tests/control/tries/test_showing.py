@@ -16,10 +16,7 @@ F32 = np.float32
 
 
 def line(
-    array: Any,
-    datatype: str = "FP32",
-    spec: TensorSpec | None = SPEC,
-    declared: DeclaredOutput | None = None,
+    array: Any, datatype: str = "FP32", spec: Any = SPEC, declared: DeclaredOutput | None = None
 ) -> Any:
     return output_line(
         "y", {"y": array}, datatype, spec=spec, declared=declared, labels=("cat", "dog"), scores=2
@@ -31,11 +28,8 @@ def test_scores_have_the_highest_of_each_row_with_labels() -> None:
     tops = [[(one.index, one.label) for one in row] for row in found.top]
     assert tops == [[(1, "dog"), (2, "")], [(0, "cat"), (2, "")]]
     assert found.top[0][0].value == pytest.approx(0.7)
-    assert (found.min, found.max, found.truncated) == (
-        pytest.approx(0.1),
-        pytest.approx(0.7),
-        False,
-    )
+    assert (found.min, found.max) == pytest.approx((0.1, 0.7))
+    assert not found.truncated
 
 
 def test_rows_beyond_those_that_fit_are_left_out() -> None:
@@ -45,14 +39,14 @@ def test_rows_beyond_those_that_fit_are_left_out() -> None:
     assert found.shape == [500, 3]
 
 
-@pytest.mark.parametrize("shape", [(5000,), (2, 3000), (3, 40, 50, 60), (1, 1, 2000), (0, 5), ()])
-def test_the_first_part_of_an_array_has_all_its_dimensions(shape: tuple[int, ...]) -> None:
-    array = np.arange(int(np.prod(shape))).reshape(shape)
-    cut = leading(array, 1000)
-    assert cut.ndim == array.ndim
-    assert cut.size <= 1000
-    assert cut.size == array.size or cut.size > 500
-    assert np.array_equal(cut, array[tuple(slice(0, n) for n in cut.shape)])
+def test_the_first_part_of_an_array_has_all_its_dimensions() -> None:
+    for shape in ((5000,), (2, 3000), (3, 40, 50, 60), (1, 1, 2000), (0, 5), ()):
+        array = np.arange(int(np.prod(shape))).reshape(shape)
+        cut = leading(array, 1000)
+        assert cut.ndim == array.ndim
+        assert cut.size <= 1000
+        assert cut.size == array.size or cut.size > 500
+        assert np.array_equal(cut, array[tuple(slice(0, n) for n in cut.shape)])
 
 
 def test_numbers_that_json_does_not_have_become_null() -> None:
@@ -79,9 +73,7 @@ def test_differences_name_the_rows_whose_highest_score_is_elsewhere() -> None:
     assert line(a["y"]).top == []
     plain = differences(a, b, {"y": SPEC}, {})["y"]
     assert (plain.equal, plain.agreement, plain.differing) == (pytest.approx(6 / 9), None, [])
-
-
-def test_an_infinite_difference_is_told_apart_from_an_unknown_one() -> None:
+    # an infinite difference is told apart from an unknown one
     a, b = {"y": np.array([[1, np.nan, 0]], F32)}, {"y": np.zeros((1, 3), F32)}
     found = differences(a, b, {"y": SPEC}, {})["y"]
     assert (found.max_abs, found.infinite, found.cosine) == (None, True, None)

@@ -1,6 +1,7 @@
-"""Snippets survive every name, and say how the gateway is reached from where they are read."""
+"""Tensors as requests that can be sent again, and snippets that send them."""
 
 import ast
+import base64
 import json
 import shlex
 from typing import Any
@@ -9,9 +10,73 @@ import numpy as np
 import pytest
 
 from serve.control.gateway import GatewayAddress
-from serve.control.tries.messages import pack
+from serve.control.tries.messages import (
+    grpc_json,
+    json_request,
+    pack,
+    request_of,
+    unpack,
+    why_not_json,
+)
 from serve.control.tries.records import OutputLine, Try, TrySide
 from serve.control.tries.snippets import GatewayPorts, Sent, snippets
+from serve.tensors.datatypes import from_json
+
+F32 = np.array([[0.1, 1 / 3, 3.4e38, 1e-45, -0.0]], np.float32)
+WORDS = np.array([b"a\0", b"\xff", "ü".encode()], dtype=object)
+
+
+def test_tensors_of_every_kind_come_back_as_they_were() -> None:
+    tensors = {
+        "f": F32,
+        "b": np.array([True, False]),
+        "w": WORDS,
+        "h": np.array([0.5], np.float16),
+        "e": np.empty((0, 3), np.int64),
+        "brain": np.array([1.5], np.float32),
+    }
+    datatypes = dict(zip(tensors, ("FP32", "BOOL", "BYTES", "FP16", "INT64", "BF16"), strict=True))
+    packed = pack(tensors, datatypes)
+    assert packed is not None
+    found, told = unpack(packed)
+    assert told == datatypes
+    for name, array in tensors.items():
+        assert found[name].dtype == array.dtype and np.array_equal(found[name], array)
+    packed = pack({"f": F32}, {"f": "FP32"})  # what is kept is a request that can be sent
+    assert packed is not None
+    request = request_of(packed)
+    head = json.loads(request.body[: request.head_length])
+    assert head["inputs"][0]["name"] == "f"
+    assert request.body[request.head_length :] == F32.tobytes()
+
+
+def test_json_has_the_shortest_numbers_and_protobufs_json_the_raw_bytes() -> None:
+    (sent,) = json_request({"f": F32}, {"f": "FP32"})["inputs"]
+    text = json.dumps(sent["data"])
+    assert text.startswith("[[0.1, 0.33333334, ")
+    back = from_json(json.loads(text), "FP32", (1, 5))
+    assert back.tobytes() == F32.tobytes()
+    page = grpc_json("m", "stable", {"f": F32}, {"f": "FP32"})
+    assert page["model_version"] == "stable"
+    assert base64.b64decode(page["raw_input_contents"][0]) == F32.tobytes()
+    assert "model_version" not in grpc_json("m", "", {"f": F32}, {"f": "FP32"})
+
+
+def test_what_json_cannot_hold_is_said() -> None:
+    for array, datatype, answered, why in (
+        (F32, "FP32", {}, ""),
+        (F32, "FP32", {"y": "FP16"}, "'y' is FP16"),
+        (F32, "BF16", {}, "'x' is BF16"),
+        (np.array([np.nan], np.float32), "FP32", {}, "NaN"),
+        (WORDS, "BYTES", {}, "not UTF-8 text"),
+        (WORDS[2:], "BYTES", {"y": "BYTES"}, ""),
+    ):
+        found = why_not_json({"x": array}, {"x": datatype}, answered)
+        assert why in found and bool(found) == bool(why), (datatype, answered)
+
+
+# --- snippets ------------------------------------------------------------------------------------
+
 
 PLACE = GatewayAddress("http://127.0.0.1:8000", "127.0.0.1:8001", "")
 EVIL = '\'; touch /tmp/x; "$(id)" `id` \\ \n {} ü'
@@ -70,21 +135,12 @@ def test_where_keys_are_needed_they_are_read_from_the_environment() -> None:
     assert not any("SERVEGATE_KEY" in text for text in texts(LARGE).values())
 
 
-@pytest.mark.parametrize(
-    ("admin", "host"),
-    [
-        ("http://gpu-3:8080", "gpu-3"),
-        ("http://[2001:db8::1]:8080", "[2001:db8::1]"),
-        ("http://127.0.0.1:8080", "127.0.0.1"),
-    ],
-)
-def test_ports_of_this_machine_are_told_by_the_name_it_was_reached_by(
-    admin: str, host: str
-) -> None:
-    found = texts(admin=admin, via="grpc")
-    assert f"http://{host}:8000/v2/models/m/versions/3/infer" in found["curl"]
-    assert f"{host}:8001" in found["grpcurl"]
-    assert f"'{host}:8001'" in found["python"]
+def test_ports_of_this_machine_are_told_by_the_name_it_was_reached_by() -> None:
+    for host in ("gpu-3", "[2001:db8::1]", "127.0.0.1"):
+        found = texts(admin=f"http://{host}:8080", via="grpc")
+        assert f"http://{host}:8000/v2/models/m/versions/3/infer" in found["curl"]
+        assert f"{host}:8001" in found["grpcurl"]
+        assert f"'{host}:8001'" in found["python"]
 
 
 def test_other_hosts_and_tls_stay_as_they_are() -> None:

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import ControlPlane, replica, write_model
-from loops import in_loop
 from PIL import Image
 from trying_desk import ROW, Desk, ask, metadata
 
 from serve.control.tries.messages import unpack
 from serve.control.tries.records import Try
 from serve.control.tries.requests import Offered
-from serve.control.tries.storage import KEPT
 from serve.core.errors import BadRequest, Invalid, NotFound, Unavailable, UnknownModel
 
 STEPS = {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}
@@ -30,11 +28,13 @@ async def begun(folder: Path, steps: Any = None) -> Desk:
     return Desk(plane, folder)
 
 
-@in_loop
-async def test_both_sides_get_the_same_input_and_what_they_answer_is_compared(
-    tmp_path: Path,
-) -> None:
-    desk = await begun(tmp_path)
+@pytest.fixture
+async def desk(tmp_path: Path) -> Desk:
+    """Versions 1 and 2 of `m` can be called."""
+    return await begun(tmp_path)
+
+
+async def test_both_sides_get_the_same_input_and_what_they_answer_is_compared(desk: Desk) -> None:
     one = await desk.desk.tries.make(ask("1", "2", via="grpc"), "ada")
     asked = [(selector, via) for selector, _, via in desk.gateway.asked]
     assert asked == [("1", "grpc"), ("2", "grpc")]
@@ -55,11 +55,9 @@ async def test_both_sides_get_the_same_input_and_what_they_answer_is_compared(
 @pytest.mark.parametrize(
     ("late", "pauses", "is_exact", "calls"), [(2, 2, True, 1), (100, 4, False, 0)]
 )
-@in_loop
 async def test_a_call_is_waited_for_a_while_until_triton_has_counted_it(
-    tmp_path: Path, late: int, pauses: int, is_exact: bool, calls: int
+    desk: Desk, late: int, pauses: int, is_exact: bool, calls: int
 ) -> None:
-    desk = await begun(tmp_path)
     desk.gateway.late = late
     (side,) = (await desk.desk.tries.make(ask("1"), "ada")).sides
     assert len(desk.pauses) == pauses
@@ -69,9 +67,7 @@ async def test_a_call_is_waited_for_a_while_until_triton_has_counted_it(
 
 
 @pytest.mark.parametrize("when", ["2", "call 2"])
-@in_loop
-async def test_what_a_side_says_instead_is_its_own_error(tmp_path: Path, when: str) -> None:
-    desk = await begun(tmp_path)
+async def test_what_a_side_says_instead_is_its_own_error(desk: Desk, when: str) -> None:
     desk.gateway.scripted[when] = Unavailable("nobody is there", why="a reason", try_this="that")
     one = await desk.desk.tries.make(ask("1", "2"), "ada")
     fine, failed = one.sides
@@ -80,9 +76,7 @@ async def test_what_a_side_says_instead_is_its_own_error(tmp_path: Path, when: s
     assert one.difference is None
 
 
-@in_loop
-async def test_a_try_in_which_both_fail_is_kept_all_the_same(tmp_path: Path) -> None:
-    desk = await begun(tmp_path)
+async def test_a_try_in_which_both_fail_is_kept_all_the_same(desk: Desk) -> None:
     desk.gateway.scripted = {"1": BadRequest("no"), "call 2": BadRequest("no")}
     one = await desk.desk.tries.make(ask("1", "2"), "ada")
     with pytest.raises(NotFound, match="no result"):
@@ -90,11 +84,9 @@ async def test_a_try_in_which_both_fail_is_kept_all_the_same(tmp_path: Path) -> 
     assert unpack(await desk.desk.shelf.inputs(one.id, "b"))[0]["x"].tolist() == [[1, 2]]
 
 
-@in_loop
 async def test_input_that_does_not_fit_side_a_is_refused_and_that_of_b_is_its_error(
-    tmp_path: Path,
+    desk: Desk,
 ) -> None:
-    desk = await begun(tmp_path)
     desk.gateway.described["2"] = metadata(name="other")
     with pytest.raises(Invalid):
         await desk.desk.tries.make(ask("2", "1"), "ada")
@@ -105,11 +97,9 @@ async def test_input_that_does_not_fit_side_a_is_refused_and_that_of_b_is_its_er
     assert one.sides[1].error.code == "invalid"
 
 
-@in_loop
 async def test_sides_that_want_different_tensors_each_get_theirs_and_that_is_said(
-    tmp_path: Path,
+    desk: Desk,
 ) -> None:
-    desk = await begun(tmp_path)
     desk.gateway.described["2"] = metadata("FP64")
     one = await desk.desk.tries.make(ask("1", "2"), "ada")
     kinds = [unpack(await desk.desk.shelf.inputs(one.id, side))[1]["x"] for side in ("a", "b")]
@@ -117,9 +107,7 @@ async def test_sides_that_want_different_tensors_each_get_theirs_and_that_is_sai
     assert any("different tensors" in note for note in one.notes)
 
 
-@in_loop
-async def test_random_input_comes_back_with_its_seed(tmp_path: Path) -> None:
-    desk = await begun(tmp_path)
+async def test_random_input_comes_back_with_its_seed(desk: Desk) -> None:
     inputs = {"": Offered("random")}
     first = await desk.desk.tries.make(ask(inputs=inputs, batch=3), "ada")
     again = await desk.desk.tries.make(ask(inputs=inputs, batch=3, seed=first.seed), "ada")
@@ -131,9 +119,7 @@ async def test_random_input_comes_back_with_its_seed(tmp_path: Path) -> None:
     assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
-@in_loop
-async def test_what_was_given_is_kept_with_the_name_of_its_file(tmp_path: Path) -> None:
-    desk = await begun(tmp_path)
+async def test_what_was_given_is_kept_with_the_name_of_its_file(desk: Desk) -> None:
     tries = desk.desk.tries
     made = [
         await tries.make(ask(inputs={"x": Offered("json", ROW, "rows.json")}), "ada"),
@@ -147,7 +133,6 @@ async def test_what_was_given_is_kept_with_the_name_of_its_file(tmp_path: Path) 
     assert np.load(io.BytesIO(random[0]))["x"].shape == (1, 2)
 
 
-@in_loop
 async def test_a_picture_is_shown_as_the_model_sees_it(tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4)).save(file, "PNG")
@@ -164,9 +149,7 @@ async def test_a_picture_is_shown_as_the_model_sees_it(tmp_path: Path) -> None:
         assert (seen.size, seen.getpixel((0, 0)), seen.getpixel((255, 255))) == ((256, 256), 0, 15)
 
 
-@in_loop
-async def test_the_newest_stay_and_a_removed_one_is_gone(tmp_path: Path) -> None:
-    desk = await begun(tmp_path)
+async def test_the_newest_stay_and_a_removed_one_is_gone(desk: Desk) -> None:
     made = [await desk.desk.tries.make(ask(), "ada") for _ in range(3)]
     lines = await desk.desk.shelf.all(model="", limit=2)
     assert [line.id for line in lines] == [made[2].id, made[1].id]
@@ -176,7 +159,6 @@ async def test_the_newest_stay_and_a_removed_one_is_gone(tmp_path: Path) -> None
             await desk.desk.shelf.get(identity)
     left = [found.key async for found in desk.storage.objects.list("tries")]
     assert not any(made[0].id in key for key in left)
-    assert KEPT == 500
 
 
 def test_forms_and_selectors_that_there_are_not_are_refused() -> None:
