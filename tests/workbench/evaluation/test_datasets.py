@@ -14,7 +14,6 @@ from PIL.PngImagePlugin import PngInfo
 from serve.control.artifacts.folder import FolderObjects
 from serve.core.errors import Invalid, NotFound
 from serve.tensors.input_forms import GivenInput, InputForm
-from serve.workbench.evaluation import datasets as module
 from serve.workbench.evaluation.datasets import KEPT, Datasets
 from serve.workbench.evaluation.rows import Fresh
 
@@ -92,26 +91,13 @@ async def test_rows_that_are_added_follow_the_others_and_share_a_pack(made):
 
 
 @in_loop
-async def test_the_first_row_makes_a_dataset(made):
-    kept = await made.add_row("new", picture().data, "seven.png", "7", "bob")
-    assert (kept.rows, kept.classes, kept.has_pictures) == (1, {"7": 1}, True)
-
-
-def archive():
-    file = io.BytesIO()
-    np.savez(file, x=np.ones((1, 2), np.float32), words=np.array(["a\nb"]))
-    return file.getvalue()
-
-
-def request():
+async def test_a_file_of_several_inputs_is_a_row_by_input(made):
+    archive = io.BytesIO()
+    np.savez(archive, x=np.ones((1, 2), np.float32), words=np.array(["a\nb"]))
     x = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 1]}
     words = {"name": "words", "datatype": "BYTES", "shape": [1], "data": ["a\nb"]}
-    return json.dumps({"inputs": [x, words]}).encode()
-
-
-@in_loop
-async def test_a_file_of_several_inputs_is_a_row_by_input(made):
-    for data, name in ((archive(), "t.npz"), (request(), "t.json")):
+    request = json.dumps({"inputs": [x, words]}).encode()
+    for data, name in ((archive.getvalue(), "t.npz"), (request, "t.json")):
         await made.add_row(name, data, name, "7", "bob")
         cells = (await made.view(name)).cells(0)
         assert np.load(io.BytesIO(cells["x"].data)).tolist() == [[1, 1]], name
@@ -120,6 +106,8 @@ async def test_a_file_of_several_inputs_is_a_row_by_input(made):
 
 @in_loop
 async def test_a_file_is_a_row_in_its_form_unless_that_is_unknown(made):
+    kept = await made.add_row("new", picture().data, "seven.png", "7", "bob")
+    assert (kept.rows, kept.classes, kept.has_pictures) == (1, {"7": 1}, True)
     for data, name, form in (
         (b"[1, 2]", "x.json", InputForm.JSON),
         (b"1,2\n", "x.csv", InputForm.CSV),
@@ -214,7 +202,3 @@ async def test_a_picture_brings_nothing_of_its_file_along(made):
     assert b"script" in file.getvalue()
     await add(made, "pictures", [Fresh("1", {"": GivenInput(InputForm.IMAGE, file.getvalue())})])
     assert b"script" not in await made.picture("pictures", 0)
-
-
-def test_there_is_a_bound_for_how_many_there_are():
-    assert module.MOST_DATASETS <= 10_000

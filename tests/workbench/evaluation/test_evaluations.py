@@ -32,12 +32,8 @@ async def test_two_versions_are_evaluated_on_the_same_rows(tmp_path):
         report = await scene.evaluations.report(ended.id)
         _, results = await scene.evaluations.results(ended.id)
     wrong = [n for n in range(ROWS) if n % 7 == 0 and n % 3]
-    assert (ended.state, ended.done, ended.total, ended.failed) == (
-        EvaluationState.DONE,
-        ROWS,
-        ROWS,
-        0,
-    )
+    assert ended.state is EvaluationState.DONE
+    assert (ended.done, ended.total, ended.failed) == (ROWS, ROWS, 0)
     assert report["buckets"] == {"both-right": ROWS - len(wrong), "only-a": len(wrong)}
     assert [one.row for one in results if one.bucket(ended.kind) is Bucket.ONLY_A] == wrong
     assert report["a"]["accuracy"]["value"] == 1.0
@@ -52,18 +48,13 @@ async def test_two_versions_are_evaluated_on_the_same_rows(tmp_path):
 
 
 @in_loop
-async def test_which_side_is_asked_first_alternates(tmp_path):
+async def test_which_side_is_asked_first_alternates_and_one_side_has_no_comparison(tmp_path):
     async with evaluating(tmp_path) as scene:
         await scene.evaluate(a="1", b="2", concurrency=1)
-    asked = [selector for selector, _ in scene.gateway.calls[2:10]]
-    assert asked == ["1", "2", "2", "1", "1", "2", "2", "1"]
-
-
-@in_loop
-async def test_one_version_has_no_comparison(tmp_path):
-    async with evaluating(tmp_path) as scene:
+        asked = [selector for selector, _ in scene.gateway.calls[2:10]]
         ended = await scene.evaluate(a="2")
         report = await scene.evaluations.report(ended.id)
+    assert asked == ["1", "2", "2", "1", "1", "2", "2", "1"]
     assert (ended.version_a, ended.version_b) == (2, None)
     assert (report["b"], report["compared"]) == (None, None)
     assert set(report["buckets"]) == {"right", "wrong"}
@@ -185,9 +176,9 @@ async def test_a_gateway_that_answers_nothing_ends_it(tmp_path):
         assert len(scene.gateway.calls) < 120
         scene.gateway.error = None
         await scene.evaluations.resume(begun.id)
-        failed, resumed = ended, await scene.ended(begun.id)
-    assert failed.state is EvaluationState.FAILED
-    assert "nobody is there" in failed.why
+        resumed = await scene.ended(begun.id)
+    assert ended.state is EvaluationState.FAILED
+    assert "nobody is there" in ended.why
     assert (resumed.state, resumed.failed, resumed.why) == (EvaluationState.DONE, 0, "")
 
 

@@ -38,28 +38,30 @@ def numbers(*values):
     return GivenInput(InputForm.JSON, json.dumps(values).encode(), "row 0")
 
 
-def test_flat_numbers_take_the_shape_of_the_input():
-    for given in (numbers(1, 2, 3, 4), npy([1, 2, 3, 4]), npy([[1, 2], [3, 4]])):
-        made = side().tensors({"": given}, ())
-        assert made.tensors["x"].tolist() == [[[[1], [2]], [[3], [4]]]]
+AGE, WEIGHT = ("INT64", (-1, 1)), ("FP32", (-1, 1))
+TWO = ("FP32", (-1, 2))
+SQUARE = [[[[1], [2]], [[3], [4]]]]
 
 
-def test_columns_are_one_vector_or_inputs_of_their_names():
-    cells, columns = {"": numbers(1, 2.5)}, ("age", "weight")
-    one = side({"x": ("FP32", (-1, 2))}).tensors(cells, columns)
-    assert one.tensors["x"].tolist() == [[1, 2.5]]
-    two = side({"weight": ("FP32", (-1, 1)), "age": ("INT64", (-1, 1))}).tensors(cells, columns)
-    assert {name: array.tolist() for name, array in two.tensors.items()} == {
-        "weight": [[2.5]],
-        "age": [[1]],
-    }
-
-
-def test_a_column_of_another_name_is_the_only_input():
-    assert side({"x": ("FP32", (-1, 2))}).tensors({"z": npy([1, 2])}, ()).tensors["x"].shape == (
-        1,
-        2,
-    )
+@pytest.mark.parametrize(
+    ("inputs", "cells", "wanted"),
+    [
+        (None, {"": numbers(1, 2, 3, 4)}, {"x": SQUARE}),
+        (None, {"": npy([1, 2, 3, 4])}, {"x": SQUARE}),
+        (None, {"": npy([[1, 2], [3, 4]])}, {"x": SQUARE}),
+        ({"x": TWO}, {"": numbers(1, 2.5)}, {"x": [[1, 2.5]]}),
+        ({"weight": WEIGHT, "age": AGE}, {"": numbers(1, 2.5)}, {"weight": [[2.5]], "age": [[1]]}),
+        ({"x": TWO}, {"z": npy([1, 2])}, {"x": [[1, 2]]}),  # the only input, by another name
+        (
+            {"words": ("BYTES", (-1, 1))},
+            {"": GivenInput(InputForm.TEXT, b"a\nb")},
+            {"words": [[b"a\nb"]]},
+        ),
+    ],
+)
+def test_cells_take_the_shape_of_their_inputs(inputs, cells, wanted):
+    made = side(inputs).tensors(cells, ("age", "weight"))
+    assert {name: array.tolist() for name, array in made.tensors.items()} == wanted
 
 
 def test_a_picture_goes_through_the_recorded_preprocessing():
@@ -71,29 +73,21 @@ def test_a_picture_goes_through_the_recorded_preprocessing():
         side().tensors({"": GivenInput(InputForm.IMAGE, file.getvalue())}, ())
 
 
-def test_a_text_is_one_element_whatever_line_ends_it_has():
-    made = side({"words": ("BYTES", (-1, 1))}).tensors(
-        {"": GivenInput(InputForm.TEXT, b"a\nb")}, ()
-    )
-    assert made.tensors["words"].tolist() == [[b"a\nb"]]
-
-
 @pytest.mark.parametrize(
-    ("cells", "word"),
+    ("inputs", "cells", "word"),
     [
-        ({"": numbers(1, 2, 3)}, "shape"),
-        ({"x": npy(np.zeros((2, 2, 1))), "z": npy([1])}, "'z', which model 'm' does not accept"),
+        (None, {"": numbers(1, 2, 3)}, "shape"),
+        (
+            None,
+            {"x": npy(np.zeros((2, 2, 1))), "z": npy([1])},
+            "'z', which model 'm' does not accept",
+        ),
+        ({"x": TWO, "z": TWO}, {"x": npy([1, 2])}, "no values for input 'z'"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused(cells, word):
+def test_rows_that_do_not_fit_are_refused(inputs, cells, word):
     with pytest.raises(Invalid, match=word):
-        side().tensors(cells, ())
-
-
-def test_an_input_that_no_row_has_is_told():
-    two = side({"x": ("FP32", (-1, 2)), "z": ("FP32", (-1, 2))})
-    with pytest.raises(Invalid, match="no values for input 'z'"):
-        two.tensors({"x": npy([1, 2])}, ())
+        side(inputs).tensors(cells, ())
 
 
 def test_the_highest_score_is_the_class_and_probabilities_are_confidence():
@@ -115,14 +109,39 @@ def test_classes_are_told_by_their_texts_where_labels_are_texts():
     )
 
 
-def test_labels_that_are_no_class_are_refused():
-    with pytest.raises(Invalid, match="'bird' is not a class") as caught:
-        side(labels=("cat", "bird"), texts=("cat", "dog", "cow"))
-    assert "cat, dog, cow" in caught.value.why
-    with pytest.raises(Invalid, match="label texts"):
-        side(labels=("cat",))
-    with pytest.raises(Invalid, match="'3' is not a class"):
-        side(labels=("3",))
+SEVERAL = {"features": ("FP32", (-1, 64)), "y": ("FP32", (-1, 3))}
+SCORES = {"class": ("INT64", (-1,)), "scores": ("FP32", (-1, 3)), "one": ("FP32", (-1, 1))}
+EMBEDDING = {"features": {"kind": "embedding"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"labels": ("cat", "bird"), "texts": ("cat", "dog", "cow")}, "'bird' is not a class"),
+        ({"labels": ("cat", "bird"), "texts": ("cat", "dog", "cow")}, "cat, dog, cow"),
+        ({"labels": ("cat",)}, "label texts"),
+        ({"labels": ("3",)}, "'3' is not a class"),
+        ({"labels": ("cat",), "outputs": {"y": ("FP32", (-1, 1))}}, "'cat' is not a number"),
+        ({"outputs": SEVERAL}, "which output"),
+        ({"outputs": SEVERAL, "output": "z"}, "no output 'z'"),
+        ({"outputs": SCORES}, "Try: --output scores$"),  # the only one that can hold scores
+        (
+            {"outputs": SEVERAL, "output": "features", "kinds": EMBEDDING},
+            "output 'features' cannot be evaluated",
+        ),
+        ({"outputs": SEVERAL, "output": "features", "kinds": EMBEDDING}, "'embedding'"),
+        ({"kinds": {"y": {"kind": "number"}}}, "cannot be evaluated"),
+    ],
+)
+def test_labels_and_outputs_that_do_not_fit_are_refused(asked, words):
+    with pytest.raises(Invalid, match=words):
+        side(**asked)
+
+
+def test_of_several_outputs_the_one_with_label_texts_or_of_a_kind_with_labels_is_meant():
+    assert side(outputs=SEVERAL, texts=("a", "b", "c")).output.name == "y"
+    assert side(outputs=SEVERAL, output="features").output.name == "features"
+    assert side(outputs=SEVERAL, kinds=EMBEDDING).output.name == "y"
 
 
 @pytest.mark.parametrize(
@@ -151,28 +170,6 @@ def test_answers_that_are_no_scores_are_refused(answer):
         side().told(answer, 1, 0.0)
 
 
-def test_numbers_need_labels_that_are_numbers():
-    with pytest.raises(Invalid, match="'cat' is not a number"):
-        side(outputs={"y": ("FP32", (-1, 1))}, labels=("cat",))
-
-
-def test_of_several_outputs_the_one_with_label_texts_is_meant():
-    outputs = {"features": ("FP32", (-1, 64)), "y": ("FP32", (-1, 3))}
-    assert side(outputs=outputs, texts=("a", "b", "c")).output.name == "y"
-    assert side(outputs=outputs, output="features").output.name == "features"
-    with pytest.raises(Invalid, match="which output"):
-        side(outputs=outputs)
-    with pytest.raises(Invalid, match="no output 'z'"):
-        side(outputs=outputs, output="z")
-
-
-def test_of_several_outputs_those_that_can_hold_scores_are_proposed_as_options():
-    outputs = {"class": ("INT64", (-1,)), "scores": ("FP32", (-1, 3)), "one": ("FP32", (-1, 1))}
-    with pytest.raises(Invalid) as refused:
-        side(outputs=outputs)
-    assert refused.value.try_this == "--output scores"
-
-
 def test_a_declared_output_is_evaluated_by_its_kind():
     logits = {"y": {"kind": "classes", "values": "logits"}}
     (told,) = side(kinds=logits).told({"y": np.array([[0.0, np.log(2), 0.0]])}, 1, 0.0)
@@ -188,14 +185,3 @@ def test_a_declared_output_is_evaluated_by_its_kind():
         OutputKind.NUMBERS,
         "3.0",
     )
-
-
-def test_an_output_whose_kind_has_no_label_is_refused_and_another_is_taken():
-    outputs = {"features": ("FP32", (-1, 64)), "y": ("FP32", (-1, 3))}
-    embedding = {"features": {"kind": "embedding"}}
-    assert side(outputs=outputs, kinds=embedding).output.name == "y"
-    with pytest.raises(Invalid, match="output 'features' cannot be evaluated") as caught:
-        side(outputs=outputs, output="features", kinds=embedding)
-    assert "'embedding'" in caught.value.why
-    with pytest.raises(Invalid, match="cannot be evaluated"):
-        side(kinds={"y": {"kind": "number"}})

@@ -3,6 +3,8 @@
 The two take seconds to import, so the tests that ask them do, and not every run that collects this.
 """
 
+import csv
+import io
 from types import MappingProxyType
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from serve.statistics.intervals import Pairs, mcnemar, newcombe, wilson
 from serve.workbench.evaluation import statistics
+from serve.workbench.evaluation.exports import csv_pieces
 from serve.workbench.evaluation.results import (
     Bucket,
     OutputKind,
@@ -20,24 +23,26 @@ from serve.workbench.evaluation.results import (
 )
 
 
-def results(seed=7, count=400, classes=6):
+def results(seed=7, count=400):
     rng = np.random.default_rng(seed)
     made = []
     for row in range(count):
-        label = int(rng.integers(classes))
+        label = int(rng.integers(6))
         sides = []
         for skill in (0.8, 0.7):
             right = rng.random() < skill
-            predicted = label if right else int(rng.integers(classes + 1))
-            confidence = float(rng.random())
-            sides.append(
-                SideOutput(str(predicted), confidence, confidence, float(rng.gamma(2.0) + 1))
-            )
+            predicted = str(label if right else int(rng.integers(7)))
+            sure = float(rng.random())
+            sides.append(SideOutput(predicted, sure, sure, float(rng.gamma(2.0) + 1)))
         if row % 50 == 3:
             sides[row // 50 % 2] = SideOutput(error="it broke")
         slices = MappingProxyType({"light": "day" if row % 3 else "night"})
         made.append(RowResult(row, str(label), f"{row}.png", slices, *sides))
     return made
+
+
+def row(label, a, b=None):
+    return RowResult(0, label, "", MappingProxyType({}), a, b)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -102,24 +107,22 @@ def test_two_versions_are_compared_as_statsmodels_does(seed):
     assert both.drop.low < both.drop.value < both.drop.high
 
 
-@pytest.mark.parametrize(
-    ("only_a", "only_b"), [(0, 0), (1, 0), (3, 9), (5, 5), (40, 61), (900, 1100), (0, 2000)]
-)
-def test_mcnemar_is_exact_for_few_rows_and_for_many(only_a, only_b):
+def test_mcnemar_is_exact_for_few_rows_and_for_many():
     from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
 
-    wanted = their_mcnemar([[7, only_a], [only_b, 7]], exact=True).pvalue
-    wanted = 1.0 if only_a == only_b else wanted  # theirs is above or at 1 there, or NaN
-    assert mcnemar(only_a, only_b) == pytest.approx(wanted, rel=1e-8, abs=1e-300)
+    for only_a, only_b in ((1, 0), (3, 9), (40, 61), (900, 1100), (0, 2000)):
+        wanted = their_mcnemar([[7, only_a], [only_b, 7]], exact=True).pvalue
+        assert mcnemar(only_a, only_b) == pytest.approx(wanted, rel=1e-8, abs=1e-300)
+    assert mcnemar(0, 0) == mcnemar(5, 5) == 1.0  # theirs is above or at 1 there, or NaN
 
 
-@pytest.mark.parametrize(("hits", "rows"), [(0, 1), (1, 1), (0, 20), (20, 20), (3, 7), (590, 599)])
-def test_wilson_is_that_of_statsmodels_also_at_the_ends(hits, rows):
+def test_wilson_is_that_of_statsmodels_also_at_the_ends():
     from statsmodels.stats.proportion import proportion_confint
 
-    found = wilson(hits, rows)
-    wanted = proportion_confint(hits, rows, method="wilson")
-    assert (found.low, found.high) == pytest.approx(wanted, abs=1e-9)
+    for hits, rows in ((0, 1), (1, 1), (0, 20), (20, 20), (3, 7), (590, 599)):
+        found = wilson(hits, rows)
+        wanted = proportion_confint(hits, rows, method="wilson")
+        assert (found.low, found.high) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_the_interval_of_a_drop_holds_the_truth_as_often_as_it_says():
@@ -144,10 +147,8 @@ def test_errors_of_numbers_are_those_of_scikit_learn():
 
     rng = np.random.default_rng(3)
     truth, told = rng.normal(size=50), rng.normal(size=50)
-    rows = [
-        RowResult(i, repr(float(t)), "", MappingProxyType({}), SideOutput(repr(float(p))), None)
-        for i, (t, p) in enumerate(zip(truth, told, strict=True))
-    ]
+    pairs = zip(truth.tolist(), told.tolist(), strict=True)
+    rows = [row(repr(wanted), SideOutput(repr(found))) for wanted, found in pairs]
     side = statistics.side(rows, OutputKind.NUMBERS, "a")
     assert side.mae == pytest.approx(mean_absolute_error(truth, told))
     assert side.rmse == pytest.approx(root_mean_squared_error(truth, told))
@@ -157,19 +158,11 @@ def test_errors_of_numbers_are_those_of_scikit_learn():
 def test_calibration_counts_how_far_confidence_and_accuracy_are_apart():
     bins = statistics.calibration([1.0, 1.0, 0.5, 0.52], [True, False, True, True])
     assert [one.rows for one in bins] == [2, 2]
-    rows = [
-        RowResult(
-            i, "1", "", MappingProxyType({}), SideOutput("1" if right else "0", sure, sure), None
-        )
-        for i, (sure, right) in enumerate([(1.0, 1), (1.0, 0), (0.5, 1), (0.52, 1)])
-    ]
-    side = statistics.side(rows, OutputKind.CLASSES, "a")
+    told = [SideOutput(*one) for one in (("1", 1, 1), ("0", 1, 1), ("1", 0, 0.5), ("1", 0, 0.52))]
+    side = statistics.side([row("1", one) for one in told], OutputKind.CLASSES, "a")
     assert side.ece == pytest.approx(0.5 * 0.5 + 0.5 * (1 - 0.51))
-
-
-def test_there_is_no_calibration_without_probabilities():
-    rows = [RowResult(0, "1", "", MappingProxyType({}), SideOutput("1", 12.5, None), None)]
-    assert statistics.side(rows, OutputKind.CLASSES, "a").ece is None
+    without_probabilities = [row("1", SideOutput("1", 12.5, None))]
+    assert statistics.side(without_probabilities, OutputKind.CLASSES, "a").ece is None
 
 
 def test_no_rows_are_no_numbers():
@@ -178,13 +171,24 @@ def test_no_rows_are_no_numbers():
     assert statistics.compared([], OutputKind.CLASSES).p is None
 
 
+def test_in_an_export_a_text_that_looks_like_a_formula_gets_an_apostrophe():
+    slices = MappingProxyType({"site": '@SUM("x")'})
+    one = RowResult(0, "=1+1", "a\nb", slices, SideOutput("-1", None, None, 2.5), None)
+    text = "".join(csv_pieces([one], OutputKind.VALUES))
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert (row["label"], row["slice_site"]) == ("'=1+1", '\'@SUM("x")')
+    assert (row["predicted_a"], row["name"], row["milliseconds_a"]) == ("-1", "a\nb", "2.5")
+    assert (row["score_a"], row["bucket"]) == ("", "wrong")
+    assert "predicted_b" not in row
+
+
 def test_classes_stand_in_the_order_of_their_numbers():
     assert statistics.in_order({"10", "9", "cat", "-1"}) == ("-1", "9", "10", "cat")
 
 
 def test_rows_fall_into_buckets():
     def bucket(a, b, kind=OutputKind.CLASSES):
-        return RowResult(0, "1", "", MappingProxyType({}), a, b).bucket(kind)
+        return row("1", a, b).bucket(kind)
 
     right, wrong, failed = SideOutput("1"), SideOutput("2"), SideOutput(error="it broke")
     assert bucket(right, right) is Bucket.BOTH_RIGHT
@@ -198,8 +202,5 @@ def test_rows_fall_into_buckets():
 
 
 def test_results_come_back_as_they_were_kept():
-    rows = [
-        *results(count=60),
-        RowResult(60, "\u2028é", "", MappingProxyType({}), SideOutput("1"), None),
-    ]
+    rows = [*results(count=60), row("\u2028é", SideOutput("1"))]
     assert from_lines(to_lines(rows)) == rows

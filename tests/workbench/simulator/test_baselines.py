@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-import pytest
-
 from serve.workbench.simulator.baselines import (
     HpaCalls,
     HpaUtilisation,
     Kpa,
     Ray,
+    TickWindow,
     external,
     of_pods,
 )
@@ -30,17 +29,14 @@ def test_hpa_does_nothing_within_its_tolerance() -> None:
     assert external(11.0, 1.0, 10, 0.0) == 11
 
 
-def test_hpa_counts_what_starts_as_idle_when_it_goes_up() -> None:
-    assert of_pods(2.0, ready=4, starting=0, tolerance=0.1) == 8
-    assert of_pods(2.0, ready=4, starting=2, tolerance=0.1) == 8
-    assert of_pods(1.5, ready=4, starting=2, tolerance=0.1) == 6
-    assert of_pods(1.5, ready=4, starting=4, tolerance=0.1) == 8
-
-
-def test_hpa_leaves_out_what_starts_when_it_goes_down() -> None:
-    assert of_pods(0.5, ready=4, starting=2, tolerance=0.1) == 2
-    assert of_pods(0.95, ready=4, starting=2, tolerance=0.1) == 6
-    assert of_pods(3.0, ready=0, starting=2, tolerance=0.1) == 2
+def test_hpa_counts_what_starts_as_idle_on_the_way_up_and_leaves_it_out_on_the_way_down() -> None:
+    wished = {(2.0, 4, 0): 8, (2.0, 4, 2): 8, (1.5, 4, 2): 6, (1.5, 4, 4): 8}
+    wished |= {(0.5, 4, 2): 2, (0.95, 4, 2): 6, (3.0, 0, 2): 2}
+    found = {
+        (busy, ready, starting): of_pods(busy, ready=ready, starting=starting, tolerance=0.1)
+        for busy, ready, starting in wished
+    }
+    assert found == wished
 
 
 def test_hpa_doubles_or_adds_four_and_decides_every_fifteen_seconds() -> None:
@@ -67,15 +63,11 @@ def test_kpa_panics_at_twice_its_target_and_holds_for_a_minute() -> None:
     assert wishes(scaler, 40, begin=189, inside=5.0)[-1] == 2
 
 
-def test_kpa_goes_down_to_a_half_at_most() -> None:
-    scaler = Kpa(5.0, least=1, most=50)
-    assert wishes(scaler, 200, inside=0.0)[-1] == 2
-
-
-def test_kpa_holds_what_is_there_for_its_first_minute() -> None:
+def test_kpa_holds_what_is_there_for_its_first_minute_and_goes_down_to_a_half_at_most() -> None:
     told = wishes(Kpa(5.0, least=1, most=50), 70, inside=5.0)
     assert set(told[:60]) == {4}
     assert told[-1] == 2
+    assert wishes(Kpa(5.0, least=1, most=50), 200, inside=0.0)[-1] == 2
 
 
 def test_ray_goes_up_after_half_a_minute_and_down_after_ten() -> None:
@@ -88,6 +80,15 @@ def test_ray_goes_up_after_half_a_minute_and_down_after_ten() -> None:
     assert down[600] == 1
 
 
-@pytest.mark.parametrize("scaler", [HpaCalls(1.0, least=2, most=3), Ray(1.0, least=2, most=3)])
-def test_bounds_hold(scaler: SimulatedScaler) -> None:
-    assert wishes(scaler, 100, calls=1000, inside=1000.0)[-1] in (3, 4)
+def test_bounds_hold() -> None:
+    for scaler in (HpaCalls(1.0, least=2, most=3), Ray(1.0, least=2, most=3)):
+        assert wishes(scaler, 100, calls=1000, inside=1000.0)[-1] in (3, 4)
+
+
+def test_a_window_holds_the_last_seconds() -> None:
+    window = TickWindow(3.0)
+    assert (window.total, window.mean) == (0, 0.0)
+    for at in range(1, 7):
+        window.add(float(at), 10.0 * at)
+    assert list(window.values) == [40.0, 50.0, 60.0]
+    assert (window.total, window.mean) == (150.0, 50.0)

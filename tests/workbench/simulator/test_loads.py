@@ -1,9 +1,12 @@
-"""Loads: the rates that they promise, and the same calls for everybody."""
+"""Loads: the rates that they promise, the same calls for everybody, and times of logs."""
 
 import numpy as np
 import pytest
+from refusals import refusal
 
+from serve.core.errors import Invalid
 from serve.workbench.simulator.loads import LOADS, arrivals, repeated
+from serve.workbench.simulator.traces import read_times
 
 HOUR = 3600.0
 
@@ -53,3 +56,24 @@ def test_a_trace_keeps_its_shape_at_another_rate() -> None:
         assert len(times) == pytest.approx(mean * 200, rel=0.15)
         assert counted(times, 100, 201) / counted(times, 0, 100) == pytest.approx(4, rel=0.25)
     assert (repeated(trace, 5.0) == repeated(trace, 5.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        (["1000.5", "1001", "1003.25"], [0.0, 0.5, 2.75]),  # from the first call on
+        (["5", "3", "4"], [0.0, 1.0, 2.0]),
+        (["2026-01-31T12:00:00Z", "2026-01-31T14:00:01.5+02:00"], [0.0, 1.5]),
+        (  # a heading, another column and an empty line
+            ["TIMESTAMP,tokens", "2023-11-16 18:15:46.68059,374", "", "2023-11-16 18:15:50.99,1"],
+            [0.0, 4.30941],
+        ),
+    ],
+)
+def test_times_are_read_as_logs_write_them(lines: list[str], seconds: list[float]) -> None:
+    assert read_times(lines, "f").tolist() == pytest.approx(seconds)
+
+
+def test_what_is_no_time_is_said() -> None:
+    for lines in (["1", "2", "soon"], ["1"], [], ["1", "nan"], ["t", "\0", "2"]):
+        refusal(Invalid, read_times, lines, "f")

@@ -1,18 +1,19 @@
-"""Measurements: the plans they are made of, what they come to, and a generator in its own way."""
+"""Measurements: their plans, what Triton counts meanwhile, and a generator in its own way."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
+from refusals import refusal
 
 from serve.capacity.measurements import Calibration, OpenLoopTrial
+from serve.capacity.service import ExecutionPoint
 from serve.capacity.setup import BatchSetup
 from serve.core.errors import Invalid
 from serve.core.objectives import Objective
 from serve.workbench.loadtest.plan import Lane, LaneProtocol, LoadPlan, Payload, RateShape
 from serve.workbench.loadtest.reports.report import LoadRun
-from serve.workbench.tuning.execution_counts import Statistics
+from serve.workbench.tuning.execution_counts import Statistics, rises
 from serve.workbench.tuning.measurements import MeasuredWorkload, Measuring, parse_rows
 
 from ..loadtest.records import run_of
@@ -34,19 +35,10 @@ class Maker:
         return self._runs.pop(0)
 
 
-def measuring(
-    *runs: LoadRun, workload: MeasuredWorkload | None = None, **more: Any
-) -> tuple[Measuring, Maker]:
-    maker = Maker(runs)
-    one = Measuring(
-        workload or MeasuredWorkload((LANE,)),
-        OBJECTIVE,
-        Statistics("127.0.0.1:9", "m", 1),
-        unit=4.0,
-        stop=more.pop("stop", asyncio.Event()),
-        make=maker,
-    )
-    return one, maker
+def measuring(*runs: LoadRun) -> tuple[Measuring, Maker]:
+    maker, statistics = Maker(runs), Statistics("127.0.0.1:9", "m", 1)
+    workload, stop = MeasuredWorkload((LANE,)), asyncio.Event()
+    return Measuring(workload, OBJECTIVE, statistics, unit=4.0, stop=stop, make=maker), maker
 
 
 def test_a_calibration_is_a_closed_loop_and_a_trial_an_open_one():
@@ -83,7 +75,36 @@ def test_a_trace_is_as_fast_as_the_rate_and_begins_again_at_its_end():
     assert gaps[0] == pytest.approx(2 * gaps[1])
 
 
-@pytest.mark.parametrize("text", ["", "0", "x", "1:0", "1:x", "2,,3"])
-def test_what_says_no_rows_is_refused(text):
-    with pytest.raises(Invalid, match="is not a number of rows per call"):
-        parse_rows(text)
+def test_what_says_no_rows_is_refused():
+    for text in ("", "0", "x", "1:0", "1:x", "2,,3"):
+        error = refusal(Invalid, parse_rows, text)
+        assert "is not a number of rows per call" in str(error)
+
+
+def page(queue: tuple[int, int], **sizes: tuple[int, int]) -> dict[str, object]:
+    """`model_stats`: by size, executions and nanoseconds of their compute_infer."""
+    return {
+        "inference_stats": {"queue": {"count": queue[0], "ns": queue[1]}},
+        "batch_stats": [
+            {
+                "batch_size": int(name[1:]),
+                "compute_input": {"count": count, "ns": 10 * count},
+                "compute_infer": {"count": count, "ns": ns},
+                "compute_output": {"count": count, "ns": 20 * count},
+            }
+            for name, (count, ns) in sizes.items()
+        ],
+    }
+
+
+def test_executions_are_counted_by_size_with_all_that_they_take():
+    before = page((5, 100), b1=(5, 5000))
+    after = page((25, 2100), b1=(15, 15000), b4=(2, 4000))
+    found = rises(before, after)
+    assert found.points == (ExecutionPoint(1, 1030e-9, 10.0), ExecutionPoint(4, 2030e-9, 2.0))
+    assert found.queue == 2000 / 20 / 1e9
+
+
+def test_a_version_that_was_loaded_anew_counts_from_zero():
+    found = rises(page((9, 900), b1=(9, 9000)), page((2, 50), b1=(2, 2000)))
+    assert found.points == (ExecutionPoint(1, 1030e-9, 2.0),)
