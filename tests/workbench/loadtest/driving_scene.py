@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gevent import get_hub
+from gevent.event import Event
 
 from serve.workbench.loadtest.engine.driver import ClosedLoop, OpenLoop, run_plan
 from serve.workbench.loadtest.engine.lane_calls import LaneCalls
@@ -63,6 +64,24 @@ class ScriptedSender:
     def close(self) -> None: ...
 
 
+class Ends:
+    """What is told of so many calls, in the order of their ends: outcome and decision."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.told: list[tuple[str, str]] = []
+        self._count = count
+        self._all = Event()
+
+    def done(self, outcome: str, decision: str, ended: float) -> None:
+        self.told.append((outcome, decision))
+        if len(self.told) == self._count:
+            self._all.set()
+
+    def wait(self) -> list[tuple[str, str]]:
+        assert self._all.wait(20.0), self.told
+        return self.told
+
+
 class DelayedSender:
     """Answers after a delay, by gevent's timers; `sent` are the bodies."""
 
@@ -94,27 +113,17 @@ class DelayedSender:
     def close(self) -> None: ...
 
 
-def lane_of(
-    *payloads: Payload, name: str = "lane", weight: float = 1.0, address: str = "127.0.0.1:1"
-) -> Lane:
-    """A lane to nowhere, unless an address is given."""
+def lane_of(*payloads: Payload, **more: Any) -> Lane:
+    """A lane to nowhere."""
     found = payloads or (Payload(b"body"),)
-    return Lane(name, LaneProtocol.HTTP_JSON, address, "/", found, weight=weight)
+    return Lane("lane", LaneProtocol.HTTP_JSON, "127.0.0.1:1", "/", found, **more)
 
 
 def sequence_lane(length: int) -> Lane:
     """A lane with sequences of so many calls; bodies are a word and the id."""
     marker = sequence_marker(LaneProtocol.HTTP_JSON)
     bodies = {word: word.encode() + b" " + marker for word in ("first", "last", "only")}
-    payload = Payload(b"go " + marker, **bodies)
-    return Lane(
-        "lane",
-        LaneProtocol.HTTP_JSON,
-        "127.0.0.1:1",
-        "/",
-        (payload,),
-        sequences=Sequences(length, marker),
-    )
+    return lane_of(Payload(b"go " + marker, **bodies), sequences=Sequences(length, marker))
 
 
 def drive(plan: LoadPlan, *senders: DelayedSender, worker: int = 0, workers: int = 1) -> Record:

@@ -1,11 +1,11 @@
 """A gateway's other side by script: what a path answers, asked on a real socket."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from cli.http_servers import Request, answering
 
 GPU = """\
 # TYPE nv_gpu_utilization gauge
@@ -26,63 +26,36 @@ class Side:
     path that has a JSON object is merged into it; `refuses` are paths where none is taken.
     """
 
-    def __init__(self, answers: dict[str, Any], url: str) -> None:
+    def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers
         self.asked: list[tuple[str, str]] = []
         self.changes: list[tuple[str, Any]] = []
         self.refuses: set[str] = set()
-        self.url = url
+        self.url = ""
+
+    def respond(self, request: Request) -> tuple[int, Any]:
+        """The status and the body."""
+        path = request.path.partition("?")[0]
+        if request.method == "GET":
+            self.asked.append((path, request.headers.get("authorization", "")))
+            found = self.answers.get(path)
+            body = found.encode() if isinstance(found, str) else found
+            return 503 if found is None else 200, body
+        body = json.loads(request.body)
+        self.changes.append((path, body))
+        if path in self.refuses:
+            return 409, {"what": "refused", "why": "by script", "try_this": "", "code": "x"}
+        if isinstance(self.answers.get(path), dict):
+            self.answers[path] |= body
+        return 200, {"generation": 10 + len(self.changes), "in_force": True}
 
 
 @contextmanager
 def side(**answers: Any) -> Iterator[Side]:
     """One that listens inside; answers may be changed at any time."""
-    told: Side
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            told.asked.append((path, self.headers.get("authorization", "")))
-            answer = told.answers.get(path)
-            self._answer(answer, 503 if answer is None else 200)
-
-        def do_PUT(self) -> None:
-            path = self.path.partition("?")[0]
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            told.changes.append((path, body))
-            if path in told.refuses:
-                refusal = {"what": "refused", "why": "by script", "try_this": "", "code": "x"}
-                self._answer(refusal, 409)
-                return
-            if isinstance(told.answers.get(path), dict):
-                told.answers[path] |= body
-            self._answer({"generation": 10 + len(told.changes), "in_force": True}, 200)
-
-        do_POST = do_PUT
-
-        def _answer(self, answer: Any, status: int) -> None:
-            body = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    told = Side(dict(answers), f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    told = Side(dict(answers))
+    with answering(told.respond) as told.url:
         yield told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def stats(version: str = "1", count: int = 0, *, batch: int = 1, queue: int = 0) -> dict[str, Any]:

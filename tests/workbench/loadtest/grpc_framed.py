@@ -10,9 +10,9 @@ from contextlib import closing, contextmanager
 from typing import Any, Self
 
 import gevent
-from gevent.event import Event
 from grpc_wire import DATA, Frame, Peer, settings, window
 from grpc_wire import Triton as Answering
+from workbench.loadtest.driving_scene import Ends
 
 from serve.workbench.loadtest.bodies import path_of
 from serve.workbench.loadtest.engine.grpc_unary import UnarySender, unary_sender
@@ -115,29 +115,17 @@ def sender(
         yield made
 
 
-class Ends:
-    """What is told of so many calls, in the order of their ends."""
-
-    def __init__(self, through: UnarySender, count: int, payload: Payload) -> None:
-        self.told: list[End] = []
-        self._count = count
-        self._all = Event()
-        for _ in range(count):
-            assert through.send(payload, payload.body, self._done)
-
-    def _done(self, outcome: str, decision: str, ended: float) -> None:
-        self.told.append((outcome, decision))
-        if len(self.told) == self._count:
-            self._all.set()
-
-    def wait(self) -> list[End]:
-        assert self._all.wait(PATIENCE), self.told
-        return self.told
+def begin(through: UnarySender, count: int = 1, *, body: bytes = b"\x0a\x01m") -> Ends:
+    """So many calls at once."""
+    ends, payload = Ends(count), Payload(body)
+    for _ in range(count):
+        assert through.send(payload, body, ends.done)
+    return ends
 
 
-def call(through: UnarySender, count: int = 1, *, body: bytes = b"\x0a\x01m") -> list[End]:
+def call(through: UnarySender, count: int = 1, **more: bytes) -> list[End]:
     """What is told of so many calls at once."""
-    return Ends(through, count, Payload(body)).wait()
+    return begin(through, count, **more).wait()
 
 
 def told_of(*acts: Act, rounds: int = 1, count: int = 1, **more: Any) -> list[End]:

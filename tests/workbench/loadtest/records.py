@@ -118,6 +118,16 @@ def run_of(
     return LoadRun(label, outline, record, observed or Observed(), objective)
 
 
+def run_of_seconds(
+    seconds: int, window: Callable[[int], RecordWindow], label: str = "a run", **outline: Any
+) -> LoadRun:
+    """A run of these windows, one for each second."""
+    record = Record()
+    for second in range(seconds):
+        record.add(second, window(second))
+    return LoadRun(label, outline_of(seconds, **outline), record)
+
+
 def report_of(*runs: LoadRun, name: str = "20261122-101500-m-run") -> LoadReport:
     """A report around runs."""
     return LoadReport(

@@ -4,7 +4,6 @@ It runs in a thread of its own. Each call takes the next `Act` of the script, wh
 came by; when the script is over, calls get the default answer after the default service time.
 
     with Scripted(acts=[(answer(status=429),), (CLOSE,)], service=0.01) as server:
-        server.stall(at=1.0, seconds=3.0)
         …                                   # calls to server.address
 """
 
@@ -70,8 +69,6 @@ class Scripted:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._stalls: list[tuple[float, float]] = []
-        self._first: float | None = None
         self.links: set[_Link] = set()
         self.calls: list[bytes] = []
         self.connections = 0
@@ -88,10 +85,6 @@ class Scripted:
         self._thread.join()
         self._loop.close()
 
-    def stall(self, at: float, seconds: float) -> None:
-        """Write nothing for so long, from so many seconds after the first call on."""
-        self._stalls.append((at, seconds))
-
     def close_idle(self) -> None:
         """Close every connection, in order, as a server does whose keep-alive time is over."""
 
@@ -104,14 +97,7 @@ class Scripted:
     def next_act(self, request: bytes) -> Act:
         """What the call that has just come gets."""
         self.calls.append(request)
-        if self._first is None:
-            self._first = self._loop.time()
         return self._acts.pop(0) if self._acts else self._default
-
-    def stalled(self) -> float:
-        """How many more seconds nothing is to be written."""
-        since = self._loop.time() - (self._first or 0.0)
-        return max((at + long - since for at, long in self._stalls if at <= since), default=0.0)
 
     def _do(self, work: asyncio._CoroutineLike[None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
@@ -170,13 +156,10 @@ class _Link(asyncio.Protocol):
 
     def _go_on(self, steps: list[bytes | float | Ending]) -> None:
         while steps:
-            wait = steps.pop(0) if isinstance(steps[0], float) else self._owner.stalled()
-            if wait > 0:
-                self._later(wait, self._go_on, steps)
-                return
-            if not steps or isinstance(steps[0], float):
-                continue
             step = steps.pop(0)
+            if isinstance(step, float):
+                self._later(step, self._go_on, steps)
+                return
             if isinstance(step, Ending):
                 self.end(step)
             else:

@@ -3,12 +3,14 @@
 import http.client
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import grpc
 import ml_dtypes
 import numpy as np
 import pytest
+from refusals import refusal
 from tritonclient.grpc import service_pb2 as pb
 
 from serve.core.errors import Invalid
@@ -17,11 +19,8 @@ from serve.tensors.codec import InferReply
 from serve.tensors.datatypes import Array
 from serve.workbench.loadtest.bodies import path_of, payload_of
 from serve.workbench.loadtest.plan import LaneProtocol, Payload
-from serve.workbench.loadtest.sequences import sequence_body, sequence_marker
 
 from ...triton.client_models import VALUES
-from ...triton.conftest import load
-from ...triton.sequence_models import SUMS
 from .conftest import Beside
 
 JSON, BINARY, GRPC, TF = (
@@ -55,18 +54,15 @@ def test_json_writes_tensors_out() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("array", "datatype"),
-    [
+def test_what_json_cannot_say_is_refused_with_a_way_out() -> None:
+    for array, datatype in (
         (np.zeros(1, np.float16), "FP16"),
         (np.zeros(1, np.float32), "BF16"),
         (np.array([np.nan], np.float32), "FP32"),
         (np.array([b"\xff"], object), "BYTES"),
-    ],
-)
-def test_what_json_cannot_say_is_refused_with_a_way_out(array: Array, datatype: str) -> None:
-    with pytest.raises(Invalid, match="http-binary"):
-        payload_of(JSON, "m", "", {"x": array}, {"x": datatype})
+    ):
+        error = refusal(Invalid, payload_of, JSON, "m", "", {"x": array}, {"x": datatype})
+        assert "http-binary" in error.try_this
 
 
 def test_binary_bodies_say_where_their_head_ends() -> None:
@@ -95,64 +91,49 @@ def test_rows_are_values_of_one_input_and_objects_of_several() -> None:
     assert said(TF, {"x": np.array([b"\xff"], object)}) == {"instances": [{"b64": "/w=="}]}
 
 
-@pytest.mark.parametrize(
-    "tensors",
-    [{"x": np.zeros((), np.float32)}, {"x": np.zeros(2), "y": np.zeros(3)}, {"x": np.zeros(0)}],
-)
-def test_tensors_without_common_rows_are_no_rows(tensors: Mapping[str, Array]) -> None:
-    with pytest.raises(Invalid, match="as rows"):
-        payload_of(TF, "m", "", tensors, {})
+def test_tensors_without_common_rows_are_no_rows() -> None:
+    for tensors in (
+        {"x": np.zeros((), np.float32)},
+        {"x": np.zeros(2), "y": np.zeros(3)},
+        {"x": np.zeros(0)},
+    ):
+        assert "as rows" in refusal(Invalid, payload_of, TF, "m", "", tensors, {}).what
 
 
-@pytest.mark.parametrize(
-    ("more", "rows"), [({}, 2), ({"expected": (1, 0, 1)}, 3), ({"rows": 5, "expected": (1,)}, 5)]
-)
-def test_rows_are_counted(more: Mapping[str, Any], rows: int) -> None:
-    assert payload_of(GRPC, "m", "", TWO, {}, **more).rows == rows
+def test_rows_are_counted_unless_they_are_given() -> None:
+    for more, rows in (({}, 2), ({"expected": (1, 0, 1)}, 3), ({"rows": 5, "expected": (1,)}, 5)):
+        assert payload_of(GRPC, "m", "", TWO, {}, **more).rows == rows
 
 
-@pytest.mark.parametrize(
-    ("protocol", "version", "path"),
-    [
-        (JSON, "", "/v2/models/a%20b/infer"),
-        (BINARY, "3", "/v2/models/a%20b/versions/3/infer"),
-        (GRPC, "3", "/inference.GRPCInferenceService/ModelInfer"),
-        (LaneProtocol.GRPC_STREAM, "", "/inference.GRPCInferenceService/ModelStreamInfer"),
-        (TF, "", "/v1/models/a%20b:predict"),
-        (TF, "3", "/v1/models/a%20b/versions/3:predict"),
-        (TF, "stable", "/v1/models/a%20b/labels/stable:predict"),
-    ],
-)
-def test_paths(protocol: LaneProtocol, version: str, path: str) -> None:
-    assert path_of(protocol, "a b", version) == path
+def test_paths_name_the_model_and_the_version() -> None:
+    paths = {
+        (JSON, ""): "/v2/models/a%20b/infer",
+        (BINARY, "3"): "/v2/models/a%20b/versions/3/infer",
+        (GRPC, "3"): "/inference.GRPCInferenceService/ModelInfer",
+        (LaneProtocol.GRPC_STREAM, ""): "/inference.GRPCInferenceService/ModelStreamInfer",
+        (TF, ""): "/v1/models/a%20b:predict",
+        (TF, "3"): "/v1/models/a%20b/versions/3:predict",
+        (TF, "stable"): "/v1/models/a%20b/labels/stable:predict",
+    }
+    assert {asked: path_of(asked[0], "a b", asked[1]) for asked in paths} == paths
 
 
 # --- a real Triton, and the gateway in front of it ------------------------------------------------
 
 
-def post(address: str, path: str, made: Payload, body: bytes = b"") -> tuple[bytes, int | None]:
-    """The answer's body, and the length of its head."""
-    connection = http.client.HTTPConnection(address, timeout=30.0)
-    try:
-        connection.request("POST", path, body or made.body, dict(made.headers))
+def answered(protocol: LaneProtocol, where: Beside, side: int, made: Payload) -> InferReply:
+    """What Triton (side 0) or the gateway (side 1) answers."""
+    path = path_of(protocol, "mirror", "")
+    if protocol is GRPC:
+        with grpc.insecure_channel(where.grpc[side]) as channel:
+            return codec.read_grpc_reply(channel.unary_unary(path)(made.body, timeout=30.0))
+    with closing(http.client.HTTPConnection(where.http[side], timeout=30.0)) as connection:
+        connection.request("POST", path, made.body, dict(made.headers))
         answer = connection.getresponse()
         length = answer.headers.get("Inference-Header-Content-Length")
         came = answer.read()
-    finally:
-        connection.close()
     assert answer.status == 200, came
-    return came, int(length) if length else None
-
-
-def answered(
-    protocol: LaneProtocol, where: Beside, side: int, model: str, made: Payload, body: bytes = b""
-) -> InferReply:
-    """What Triton (side 0) or the gateway (side 1) answers."""
-    path = path_of(protocol, model, "")
-    if protocol is not GRPC:
-        return codec.read_http_reply(*post(where.http[side], path, made, body))
-    with grpc.insecure_channel(where.grpc[side]) as channel:
-        return codec.read_grpc_reply(channel.unary_unary(path)(body or made.body, timeout=30.0))
+    return codec.read_http_reply(came, int(length) if length else None)
 
 
 @pytest.mark.slow
@@ -170,35 +151,8 @@ def test_every_datatype_comes_back(beside: Beside, protocol: LaneProtocol, side:
     made = payload_of(
         protocol, "mirror", "", tensors, {name: name for name in tensors}, outputs=outputs
     )
-    reply = answered(protocol, beside, side, "mirror", made)
+    reply = answered(protocol, beside, side, made)
     assert set(reply.outputs) == set(outputs)
     for name, array in tensors.items():
         wanted = array.astype(ml_dtypes.bfloat16).astype("f4") if name == "BF16" else array
         np.testing.assert_array_equal(reply.outputs[f"out_{name}"], wanted)
-
-
-@pytest.mark.triton
-def test_the_gateway_takes_rows(beside: Beside) -> None:
-    made = payload_of(TF, "shared", "", {"x": np.array([1.5, 2.0], np.float32)}, {})
-    came, _ = post(beside.front.http, path_of(TF, "shared", "1"), made)
-    assert json.loads(came) == {"predictions": [1.5, 2.0]}
-
-
-@pytest.mark.slow
-@pytest.mark.triton
-@pytest.mark.parametrize("protocol", [JSON, BINARY, GRPC])
-def test_triton_keeps_the_state_of_each_sequence(beside: Beside, protocol: LaneProtocol) -> None:
-    if not (beside.triton.repository / "sums").exists():
-        SUMS.write(beside.triton.repository)
-        load(beside.triton, "sums")
-    made = payload_of(protocol, "sums", "", {"x": np.ones((1, 1), np.float32)}, {}, sequences=True)
-    marker, kinds = sequence_marker(protocol), list(LaneProtocol)
-
-    def step(number: int, body: bytes) -> float:
-        filled = sequence_body(body, marker, protocol, 10 * kinds.index(protocol) + number)
-        reply = answered(protocol, beside, 0, "sums", made, filled)
-        return float(reply.outputs["sum"][0, 0])
-
-    sums = [step(number, body) for body in (made.first, made.body, made.last) for number in (1, 2)]
-    assert sums == [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
-    assert [step(1, made.only), step(1, made.first)] == [1.0, 1.0]

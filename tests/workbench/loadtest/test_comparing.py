@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from workbench.loadtest.records import cell_of, generator_of, outline_of, run_of
+from workbench.loadtest.records import cell_of, generator_of, run_of, run_of_seconds
 
-from serve.workbench.loadtest.record import RIGHT, CallKey, Record, RecordWindow
+from serve.workbench.loadtest.record import RIGHT, CallKey, RecordWindow
 from serve.workbench.loadtest.reports.comparison import Ratio, compare, student, verdict
 from serve.workbench.loadtest.reports.report import LoadRun
 from serve.workbench.loadtest.reports.summary import total
@@ -16,17 +16,16 @@ def ratios(before: list[LoadRun], after: list[LoadRun]) -> dict[str, Ratio]:
     return {ratio.name: ratio for ratio in compare(before, after)}
 
 
-def wandering(seed: int, *, median: float = 0.010, seconds: int = 60, calls: int = 50) -> LoadRun:
+def wandering(seed: int, *, median: float = 0.010, calls: int = 50) -> LoadRun:
     """A server whose seconds differ from each other as its calls do."""
     draws = np.random.default_rng(seed)
-    record = Record()
-    for second in range(seconds):
+
+    def window(_: int) -> RecordWindow:
         middle = median * math.exp(0.1 * draws.standard_normal())
         times = middle * np.exp(0.4 * draws.standard_normal(calls))
-        record.add(
-            second, RecordWindow({CallKey(0, RIGHT, ""): cell_of(times)}, generator_of(calls))
-        )
-    return LoadRun(f"seed {seed}", outline_of(seconds, calls), record)
+        return RecordWindow({CallKey(0, RIGHT, ""): cell_of(times)}, generator_of(calls))
+
+    return run_of_seconds(60, window, rate=calls)
 
 
 def test_a_slower_run_has_a_ratio_above_one_and_an_interval_that_holds_the_truth() -> None:
@@ -79,24 +78,17 @@ def test_pairs_that_disagree_have_a_wide_interval() -> None:
     assert verdict(p50) == "no difference seen"
 
 
-@pytest.mark.parametrize(
-    ("degrees", "quantile"), [(2, 4.303), (10, 2.228), (11, 2.201), (20, 2.086), (100, 1.984)]
-)
-def test_student_s_quantiles_are_those_of_the_tables(degrees: int, quantile: float) -> None:
-    assert student(degrees) == pytest.approx(quantile, abs=1.5e-3)
+def test_student_s_quantiles_are_those_of_the_tables() -> None:
+    table = {2: 4.303, 10: 2.228, 11: 2.201, 20: 2.086, 100: 1.984}
+    assert {each: student(each) for each in table} == pytest.approx(table, abs=1.5e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "high", "words"),
-    [
-        ("p50", 1.1, 1.3, "slower"),
-        ("p99", 0.7, 0.9, "faster"),
-        ("mean", 0.9, 1.1, "no difference seen"),
-        ("rate", 1.1, 1.3, "faster"),
-        ("rate", 0.7, 0.9, "slower"),
-        ("right", 1.1, 1.3, "better"),
-        ("right", 0.7, 0.9, "worse"),
-    ],
-)
-def test_a_verdict_knows_what_is_better(name: str, low: float, high: float, words: str) -> None:
-    assert verdict(Ratio(name, (low + high) / 2, low, high)) == words
+def test_a_verdict_knows_what_is_better() -> None:
+    less, same, more = (0.8, 0.7, 0.9), (1.0, 0.9, 1.1), (1.2, 1.1, 1.3)
+    assert verdict(Ratio("mean", *same)) == "no difference seen"
+    for name, words in (
+        ("p50", ("faster", "slower")),
+        ("rate", ("slower", "faster")),
+        ("right", ("worse", "better")),
+    ):
+        assert tuple(verdict(Ratio(name, *each)) for each in (less, more)) == words

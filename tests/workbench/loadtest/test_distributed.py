@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,12 +43,6 @@ asyncio.run(run(
     on_window=lambda second, window: None,
 ))
 """
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 def record_of(plan: LoadPlan, **options: object) -> tuple[Record, list[str]]:

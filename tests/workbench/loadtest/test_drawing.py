@@ -4,7 +4,6 @@ from math import inf, nan
 from xml.etree import ElementTree
 
 import pytest
-from workbench.loadtest.pages import HOSTILE
 
 from serve.workbench.loadtest.reports.drawing_bars import (
     batches_svg,
@@ -21,17 +20,14 @@ from serve.workbench.loadtest.reports.drawing_frame import (
 from serve.workbench.loadtest.reports.drawing_marks import marks_placed
 from serve.workbench.loadtest.reports.drawing_sweep import ratio_scale, ratio_svg, sweep_svg
 from serve.workbench.loadtest.reports.drawing_time import (
-    Tick,
     latency_svg,
     rate_svg,
     readings_svg,
-    shares_svg,
 )
 from serve.workbench.loadtest.reports.page_words import number
 
 UNIT = Scale(0.0, 10.0, (0.0, 10.0))
 RISING = PlotLine("p50", "p50", [(0.5, 0.01), (1.5, 0.02), (2.5, 0.04)])
-TICKS = (Tick(0, 1, 100, 90, 100, 0), Tick(1, 2, 100, 0, 80, 20), Tick(2, 3, 100, 190, 100, 0))
 
 
 def whole(svg: str) -> ElementTree.Element:
@@ -98,17 +94,3 @@ def test_ratios_are_seen_on_both_sides_of_one_alike() -> None:
     assert scale.at(0.5) == pytest.approx(1 - scale.at(2.0))
     whole(ratio_svg(0.8, 0.7, 0.9, scale, "good"))
     assert not list(whole(ratio_svg(nan, nan, nan, scale, "calm")).iter("circle"))
-
-
-def test_whatever_something_is_called_stays_text() -> None:
-    marks = [(1.0, HOSTILE)]
-    for svg in (
-        latency_svg([PlotLine(HOSTILE, "p50", RISING.points)], 3, marks, notes=[(0, 1, HOSTILE)]),
-        rate_svg(TICKS, 3, marks, notes=[(0, 1, HOSTILE)]),
-        readings_svg([RISING], 3, marks, lambda value: HOSTILE, spoken=HOSTILE),
-        shares_svg(((HOSTILE, "c0"),), [(0.0, 1.0, [1])], 3.0, marks),
-        parts_svg([(HOSTILE, 1.0, "part-queue")]),
-        percentiles_svg([PlotLine(HOSTILE, "p50", [(0.5, 1.0), (0.9, 2.0)])]),
-        sweep_svg((HOSTILE, HOSTILE), (1.0, 2.0), (3.0, 4.0)),
-    ):
-        assert not [each for each in whole(svg).iter() if each.tag.endswith("script")]

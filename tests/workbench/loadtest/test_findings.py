@@ -5,28 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from workbench.loadtest.records import cell_of, generator_of, outline_of, run_of
+from workbench.loadtest.records import cell_of, generator_of, outline_of, run_of, run_of_seconds
 
 from serve.workbench.loadtest.observed import GatewayTimes, Observed, TritonTimes
 from serve.workbench.loadtest.record import NEVER_STARTED, RIGHT, CallKey, Record, RecordWindow
 from serve.workbench.loadtest.reports.findings import findings
 from serve.workbench.loadtest.reports.report import LoadRun
 
-TRITON = TritonTimes(
-    version="2",
-    requests=3000,
-    failures=0,
-    rows=3000,
-    executions=3000,
-    queue=0.0001,
-    input=0.0001,
-    infer=0.004,
-    output=0.0001,
-    batches={1: 3000},
-)
-GATEWAY = GatewayTimes(
-    calls=3000, whole=0.0050, added=0.0006, errors={}, retries=0, cpu=1.0, resident=10**8
-)
+TIMES = {"queue": 0.0001, "input": 0.0001, "infer": 0.004, "output": 0.0001}
+TRITON = TritonTimes("2", 3000, 0, rows=3000, executions=3000, **TIMES, batches={1: 3000})
+GATEWAY = GatewayTimes(3000, 0.0050, 0.0006, errors={}, retries=0, cpu=1.0, resident=10**8)
 
 
 def said(run: LoadRun, words: str) -> bool:
@@ -59,24 +47,14 @@ def test_errors_are_told_with_the_most_frequent_kinds() -> None:
 
 def stalled(**changes: Any) -> LoadRun:
     """A run in which nothing is answered for 3 s."""
-    record = Record()
-    for second in range(30):
+
+    def window(second: int) -> RecordWindow:
         is_stuck = second in (11, 12, 13)
         generator = replace(generator_of(100), ended=0 if is_stuck else 100, in_flight=3)
         times = np.full(100, 14.0 - second if is_stuck else 0.01)
-        record.add(second, RecordWindow({CallKey(0, RIGHT, ""): cell_of(times)}, generator))
-    return LoadRun("a run", outline_of(30), record, **changes)
+        return RecordWindow({CallKey(0, RIGHT, ""): cell_of(times)}, generator)
 
-
-def test_a_stall_is_told_with_its_seconds() -> None:
-    assert said(stalled(), "For 3 s, starting at second 11, no call got a response.")
-
-
-def test_a_stall_is_not_blamed_on_gateway_and_network() -> None:
-    run = stalled(observed=Observed(gateway=replace(GATEWAY, whole=0.010, added=0.006)))
-    assert not said(run, "Gateway and network")
-    assert said(run, "On average, calls took 6.00 ms longer than the 4.00 ms that Triton reports")
-    assert said(run, "a stalled Triton does not count them")
+    return replace(run_of_seconds(30, window), **changes)
 
 
 def with_triton(*, config: dict[str, Any] | None = None, **changes: Any) -> LoadRun:
@@ -94,38 +72,38 @@ def with_versions(share: float, slower: float) -> LoadRun:
 
 
 HALF_REFUSED = {"http_429": 0.5}
+WAITING = {"queue": 0.0126, "executions": 1000}
 QUEUED = {"queue": 0.003, "rows": 64 * TRITON.requests}
 ALONE = "executed each request of version 2 separately, although requests queued for 3.00 ms"
 SLOWER, FEW = "Version 2 is slower than version 1: p50 2", "calls are too few for a reliable p99"
 GROWING = run_of(60, 100, latencies=lambda at, calls: np.full(calls, 0.01 + 0.001 * at))
+INCREASED = "The latency increased although the load did not"
 ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton needs"
+
+
+MET = run_of(60, 100, spread=0, objective="p99<50ms")
+ADDING = Observed(gateway=replace(GATEWAY, whole=0.010, added=0.006))
+LONGER = "On average, calls took 6.00 ms longer than the 4.00 ms that Triton reports"
 
 
 @pytest.mark.parametrize(
     ("run", "words", "is_said"),
     [
-        (
-            run_of(60, 100, spread=0, objective="p99<50ms"),
-            "The objective is met: p99 is 10.0",
-            True,
-        ),
+        (MET, "The objective is met: p99 is 10.0", True),
         (LoadRun("a run", outline_of(10), Record()), "No calls were made.", True),
+        (stalled(), "For 3 s, starting at second 11, no call got a response.", True),
+        # a stall is not blamed on gateway and network
+        (stalled(observed=ADDING), "Gateway and network", False),
+        (stalled(observed=ADDING), LONGER, True),
+        (stalled(observed=ADDING), "a stalled Triton does not count them", True),
         (run_of(20, 100, failed=HALF_REFUSED), "The intended rate was not reached", True),
         (run_of(20, 100, is_open=False, failed=HALF_REFUSED), "intended rate", False),
-        (
-            run_of(20, 100, lag=0.02),
-            "of the calls started 10.0 ms or more after their intended time.",
-            True,
-        ),
+        (run_of(20, 100, lag=0.02), "of the calls started 10.0 ms or more after", True),
         (run_of(20, 100, failed={NEVER_STARTED: 0.05}), "calls never started, because", True),
         (run_of(20, 100, median=0.001, lag=0.0005), "Use the service time", True),
         (run_of(20, 100, median=0.01, lag=0.0005), "Use the service time", False),
-        (
-            with_triton(queue=0.0126, executions=1000),
-            "in Triton's queue, which is 75.0 % of their",
-            True,
-        ),
-        (with_triton(queue=0.0126, executions=1000), "separately", False),
+        (with_triton(**WAITING), "in Triton's queue, which is 75.0 % of their", True),
+        (with_triton(**WAITING), "separately", False),
         (with_triton(queue=0.003), ALONE, True),
         (with_triton(**QUEUED, config={"max_batch_size": 64}), "separately", False),
         (with_triton(**QUEUED, config={"max_batch_size": 128}), "separately", True),
@@ -134,16 +112,8 @@ ADDED = "Gateway and network add 6.00 ms to the 4.00 ms that Triton needs"
         (with_versions(0.003, 3.0), "slower than", False),  # too few calls to say
         (with_gateway(whole=0.010, added=0.006), ADDED, True),
         (with_gateway(added=None), "Gateway", False),
-        (
-            GROWING,
-            "The latency increased although the load did not: p50 was 19.0 ms in the first third",
-            True,
-        ),
-        (
-            run_of(9, 100),
-            "900 calls are too few for a reliable p99: only 9 of them are above it.",
-            True,
-        ),
+        (GROWING, f"{INCREASED}: p50 was 19.0 ms in the first third", True),
+        (run_of(9, 100), f"900 {FEW}: only 9 of them are above it.", True),
         (run_of(11, 100), FEW, False),
         (run_of(9, 9, observed=Observed(problems=("No metrics.",))), "No metrics.", True),
     ],

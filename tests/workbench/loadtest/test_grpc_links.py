@@ -20,8 +20,8 @@ from serve.workbench.loadtest.record import BROKEN, NOT_CONNECTED, RIGHT, TIMED_
 
 from .grpc_framed import (
     PATIENCE,
-    Ends,
     Framed,
+    begin,
     call,
     hold,
     says,
@@ -45,9 +45,8 @@ def test_a_server_that_allows_few_streams_gets_more_connections() -> None:
 
 def test_no_more_calls_than_allowed_are_taken() -> None:
     with Framed(hold) as server, sender(server.address) as through:
-        call_again = Payload(b"")
-        ends = Ends(through, 1, Payload(b""))
-        assert not through.send(call_again, b"", lambda *told: None)
+        ends = begin(through)
+        assert not through.send(Payload(b""), b"", lambda *told: None)
         through.sweep(time.monotonic() + 100)
         assert ends.wait() == [(TIMED_OUT, "")]
 
@@ -106,7 +105,7 @@ def test_a_server_that_never_speaks_is_left_when_its_time_is_over() -> None:
         socket.create_server(("127.0.0.1", 0)) as listener,
         sender(f"127.0.0.1:{listener.getsockname()[1]}") as through,
     ):
-        ends = Ends(through, 1, Payload(b""))
+        ends = begin(through)
         connection, _ = listener.accept()
         through.sweep(time.monotonic() + 100)
         assert ends.wait() == [(TIMED_OUT, "")]
@@ -126,7 +125,7 @@ def test_a_call_over_its_time_is_forgotten_and_its_late_answer_dropped() -> None
         streams.append(stream)
 
     with Framed(remember) as server, sender(server.address) as through:
-        ends = Ends(through, 1, Payload(b""))
+        ends = begin(through)
         until(lambda: bool(streams))
         through.sweep(time.monotonic() + 100)
         assert ends.wait() == [(TIMED_OUT, "")]
@@ -140,7 +139,7 @@ def test_a_closed_sender_leaves_when_the_answers_have_come_and_tells_nothing() -
     streams: list[int] = []
     with Framed(lambda framed, peer, stream: streams.append(stream)) as server:
         with sender(server.address) as through:
-            ends = Ends(through, 1, Payload(b""))
+            ends = begin(through)
             until(lambda: bool(streams))
         assert not server.peer.is_closed
         server.loop.call_soon_threadsafe(server.answer, streams[0])

@@ -19,7 +19,7 @@ from serve.core.errors import Invalid
 from serve.workbench.loadtest.engine.grpc_requests import metadata_of
 from serve.workbench.loadtest.plan import Lane, Payload
 
-from .grpc_driving import STREAM, UNARY, drive, ends
+from .grpc_driving import STREAM, UNARY, drive
 from .grpc_scripted import ScriptedGrpc, reply, streamed
 
 # --- one call after the other, and many -----------------------------------------------------------
@@ -28,7 +28,7 @@ from .grpc_scripted import ScriptedGrpc, reply, streamed
 def test_calls_go_one_after_the_other_over_one_stream_that_has_the_headers() -> None:
     with ScriptedGrpc(stream=echo) as server:
         told = drive(STREAM, server.address, 1, 1, 1, headers=(("Authorization", "Bearer sg_1"),))
-        assert ends(told) == [("", "3")] * 3
+        assert told == [("", "3")] * 3
         (metadata,) = server.metadata
         assert metadata["authorization"] == "Bearer sg_1"
 
@@ -42,7 +42,7 @@ def test_calls_that_wait_hold_up_no_others() -> None:
             yield streamed(reply())
 
     with ScriptedGrpc(stream=stream) as server:
-        assert ends(drive(STREAM, server.address, 40, timeout=60.0)) == [("", "3")] * 40
+        assert drive(STREAM, server.address, 40, timeout=60.0) == [("", "3")] * 40
 
 
 def test_what_grpc_cannot_send_is_refused_at_once() -> None:
@@ -65,7 +65,7 @@ def test_an_answer_is_compared_with_what_is_expected() -> None:
     payloads = tuple(Payload(b"\x0a\x01m", expected=(row,), output="y") for row in (1, 2))
     with ScriptedGrpc(stream=stream) as server:
         told = drive(STREAM, server.address, 2, payloads=payloads)
-    assert [outcome for outcome, _ in ends(told)] == ["", "wrong_answer"]
+    assert [outcome for outcome, _ in told] == ["", "wrong_answer"]
 
 
 def test_tls_trusts_whom_the_environment_names(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_tls_trusts_whom_the_environment_names(tmp_path: Path) -> None:
     tls = grpc.ssl_server_credentials([(key.read_bytes(), chain.read_bytes())])
     with ScriptedGrpc(lambda *_: reply().SerializeToString(), tls=tls) as server:
         trusting = drive(UNARY, server.address, 1, tls=True, trusted=str(authority.path))
-        assert ends(trusting) == [("", "3")]
-        assert ends(drive(UNARY, server.address, 1, tls=True)) == [("connect", "")]
+        assert trusting == [("", "3")]
+        assert drive(UNARY, server.address, 1, tls=True) == [("connect", "")]
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
@@ -85,14 +85,14 @@ def test_nobody_listens() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
-        assert ends(drive(STREAM, address, 1, 1)) == [("connect", "")] * 2
+        assert drive(STREAM, address, 1, 1) == [("connect", "")] * 2
 
 
 def test_a_connection_that_breaks() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=break_one, args=(listener,)).start()
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        assert ends(drive(STREAM, address, 1)) == [("reset", "")]
+        assert drive(STREAM, address, 1) == [("reset", "")]
 
 
 def test_a_call_ends_when_its_time_is_over_and_the_next_one_goes_on() -> None:
@@ -107,7 +107,7 @@ def test_a_call_ends_when_its_time_is_over_and_the_next_one_goes_on() -> None:
     with ScriptedGrpc(stream=stream) as server:
         told = drive(STREAM, server.address, 1, 1, timeout=1.0)
         over.set()
-    assert ends(told) == [("timeout", ""), ("", "3")]
+    assert told == [("timeout", ""), ("", "3")]
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_an_error_in_the_stream_ends_the_call_and_not_the_stream() -> None:
         yield streamed(reply())
 
     with ScriptedGrpc(stream=stream) as server:
-        assert ends(drive(STREAM, server.address, 1, 1)) == [("stream_error", ""), ("", "3")]
+        assert drive(STREAM, server.address, 1, 1) == [("stream_error", ""), ("", "3")]
         assert len(server.metadata) == 1
 
 
@@ -133,7 +133,7 @@ def test_a_stream_that_ends_is_opened_again_by_the_next_call() -> None:
 
     with ScriptedGrpc(stream=stream) as server:
         told = drive(STREAM, server.address, 1, 1)
-        assert ends(told) == [("grpc_UNAVAILABLE", ""), ("", "3")]
+        assert told == [("grpc_UNAVAILABLE", ""), ("", "3")]
         assert len(server.metadata) == 2
 
 
@@ -145,7 +145,7 @@ def test_further_answers_of_an_earlier_call_are_passed_over() -> None:
 
     with ScriptedGrpc(stream=stream) as server:
         told = drive(STREAM, server.address, 1, 1, 1)
-    assert [decision for _, decision in ends(told)] == ["00", "10", "20"]
+    assert [decision for _, decision in told] == ["00", "10", "20"]
 
 
 def test_a_call_that_asks_for_the_end_lasts_until_there() -> None:
@@ -163,7 +163,7 @@ def test_a_call_that_asks_for_the_end_lasts_until_there() -> None:
     with ScriptedGrpc(stream=stream) as server:
         payloads = (Payload(asked.SerializeToString()),)
         told = drive(STREAM, server.address, 1, 1, payloads=payloads)
-    assert ends(told) == [("", "1")] * 2
+    assert told == [("", "1")] * 2
     assert ended == ["00000001", "00000002"]
 
 

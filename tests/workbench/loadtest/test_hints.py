@@ -18,9 +18,9 @@ def page(*pools: Any) -> dict[str, Any]:
     return {"hints": [one.to_json() for one in pools]}
 
 
-def recorded(*pages: dict[str, Any], of: str = "digits") -> HintWatch:
+def recorded(*pages: dict[str, Any]) -> HintWatch:
     """Each page two seconds after the one before."""
-    hints = HintWatch(of)
+    hints = HintWatch("digits")
     for place, each in enumerate(pages):
         hints.add(2.0 * place, each)
     return hints
@@ -39,9 +39,6 @@ GROWING = (
 )
 
 
-# --- recorded ------------------------------------------------------------------------------------
-
-
 def test_numbers_are_recorded_over_time_and_words_where_they_change() -> None:
     hints = recorded(*GROWING)
     assert {(one.of, one.name): one.values for one in hints.series} == {
@@ -56,9 +53,8 @@ def test_numbers_are_recorded_over_time_and_words_where_they_change() -> None:
 
 
 def test_only_pools_that_hold_the_model_are_told() -> None:
-    other = told("t4", models=(model("other"),))
-    assert {one.pool for one in recorded(page(told(), other)).advice} == {"default"}
-    assert {one.of for one in recorded(page(told(), other)).series} == {"default"}
+    hints = recorded(page(told(), told("t4", models=(model("other"),))))
+    assert {one.pool for one in hints.advice} == {one.of for one in hints.series} == {"default"}
 
 
 def test_of_very_many_pools_only_those_that_hold_the_model_are_asked_for_again() -> None:
@@ -68,14 +64,6 @@ def test_of_very_many_pools_only_those_that_hold_the_model_are_asked_for_again()
     hints.add(2.0, told("a pool", desired=4).to_json())
     assert [one.desired for one in hints.advice] == [3, 4]
     assert recorded(page(told(), *others[:10])).paths == ("/api/hints",)
-
-
-def test_hints_outlive_being_written_down() -> None:
-    observed = run_with(recorded(*GROWING)).observed
-    assert Observed.from_json(observed.to_json()) == observed
-
-
-# --- told ----------------------------------------------------------------------------------------
 
 
 def test_the_page_draws_each_pool_and_tells_what_was_wanted_and_why() -> None:
@@ -89,15 +77,9 @@ def test_the_page_draws_each_pool_and_tells_what_was_wanted_and_why() -> None:
         assert text in shown.said
 
 
-# --- found ---------------------------------------------------------------------------------------
-
-
-def test_too_few_replicas_are_a_finding() -> None:
+def test_too_few_replicas_and_a_bound_that_holds_are_findings() -> None:
     found = findings(run_with(recorded(*GROWING)))
     assert "The scaling hint for pool default was 4 replicas while 2 were ready." in found
-
-
-def test_a_bound_that_holds_is_a_finding_with_its_numbers() -> None:
     reasons = (Reason(Code.MOST, "9 are needed, but the limit is 4"),)
     hints = recorded(page(told(desired=4, ready=4, reasons=reasons)))
     assert (

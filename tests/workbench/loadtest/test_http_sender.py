@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from certificates import Authority
-from gevent.event import Event
 from ports import free_ports
+from workbench.loadtest.driving_scene import Ends
 
 from serve.core.errors import Invalid
 from serve.workbench.loadtest.engine.http import HttpSender, http_sender
@@ -28,7 +28,6 @@ from serve.workbench.loadtest.record import (
 
 from .scripted import BODY, CLOSE, RESET, Act, Scripted, answer
 
-PATIENCE = 20.0  # seconds; a bound
 PAYLOAD = Payload(b'{"inputs":[]}', (("Content-Type", "application/json"),))
 End = tuple[str, str]  # outcome and decision
 
@@ -51,29 +50,11 @@ def sender(of: Lane, *, most: int = 8, trust: ssl.SSLContext | None = None) -> I
         yield made
 
 
-class Ends:
-    """What was told of calls, in the order of their ends."""
-
-    def __init__(self, count: int) -> None:
-        self.told: list[End] = []
-        self._count = count
-        self._all = Event()
-
-    def done(self, outcome: str, decision: str, ended: float) -> None:
-        self.told.append((outcome, decision))
-        if len(self.told) == self._count:
-            self._all.set()
-
-    def wait(self) -> list[End]:
-        assert self._all.wait(PATIENCE), self.told
-        return self.told
-
-
 def call(through: HttpSender, payload: Payload = PAYLOAD, *, count: int = 1) -> list[End]:
     """So many calls, one after the other."""
     told = []
     for _ in range(count):
-        ends = Ends(1)
+        ends = Ends()
         assert through.send(payload, payload.body, ends.done)
         told += ends.wait()
     return told
@@ -98,7 +79,7 @@ def test_a_request_is_one_head_with_everything_and_the_body() -> None:
     with Scripted() as server:
         keyed = lane(server.address, headers=(("Authorization", "Bearer k"),))
         with sender(keyed) as through:
-            ends = Ends(1)
+            ends = Ends()
             through.send(PAYLOAD, b'{"inputs":[7]', ends.done)  # in place of the payload's body
             ends.wait()
         head, _, body = server.calls[0].partition(b"\r\n\r\n")
@@ -185,7 +166,7 @@ def test_a_name_with_several_addresses_is_tried_until_one_answers() -> None:
 def test_a_call_over_its_time_ends_when_the_sender_is_swept() -> None:
     with Scripted(acts=[(answer(),), ()]) as server, sender(lane(server.address)) as through:
         call(through)
-        ends = Ends(1)
+        ends = Ends()
         through.send(PAYLOAD, PAYLOAD.body, ends.done)
         through.sweep(time.monotonic())
         assert ends.told == []
@@ -196,7 +177,7 @@ def test_a_call_over_its_time_ends_when_the_sender_is_swept() -> None:
 
 def test_calls_in_flight_are_not_told_when_the_sender_closes() -> None:
     with Scripted(service=0.01) as server:
-        ends = Ends(1)
+        ends = Ends()
         with sender(lane(server.address)) as through:
             through.send(PAYLOAD, PAYLOAD.body, ends.done)
         with sender(lane(server.address)) as other:

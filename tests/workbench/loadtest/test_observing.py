@@ -1,8 +1,10 @@
 """The observer on a real socket: everything is told of a run, and nobody is in the way."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
+from builders import until
 from workbench.loadtest.fake_sides import (
     GPU,
     Side,
@@ -21,26 +23,27 @@ from serve.workbench.loadtest.observer import LoadTarget, RunObserver
 STATS = "/v2/models/digits/stats"
 
 
-# --- the observer ---------------------------------------------------------------------------------
+Play = Callable[[RunObserver], Awaitable[None]]
 
 
-def observe(told: Side, target: LoadTarget, during) -> Observed:
+async def nothing(_: RunObserver) -> None:
+    """The run is over at once."""
+
+
+def observe(told: Side, target: LoadTarget, during: Play = nothing) -> Observed:
+    """What is seen of a run in which Triton counts from 10 to 30."""
+
     async def run() -> Observed:
         observer = RunObserver(target)
         await observer.begin()
         watching = asyncio.create_task(observer.watch(asyncio.get_running_loop().time()))
         told.asked.clear()
+        told.answers[STATS] = page(stats(count=30))
         await during(observer)
         watching.cancel()
         return await observer.end()
 
     return asyncio.run(run())
-
-
-async def until(reached) -> None:
-    async with asyncio.timeout(20):
-        while not reached():  # noqa: ASYNC110 - the other side is a thread
-            await asyncio.sleep(0.01)
 
 
 def everything(**changed):
@@ -56,23 +59,18 @@ def everything(**changed):
 
 
 def target_of(told: Side, **changed) -> LoadTarget:
-    wanted = {
-        "http_url": told.url,
-        "admin_url": told.url,
-        "metrics_url": told.url + "/metrics",
-        "model": "digits",
-    }
-    return LoadTarget(**(wanted | changed))
+    metrics = f"{told.url}/metrics"
+    wanted = {"http_url": told.url, "admin_url": told.url, "metrics_url": metrics}
+    return LoadTarget(**wanted | {"model": "digits"} | changed)
 
 
 def test_everything_is_told_of_a_run() -> None:
     with side(**everything()) as told:
 
         async def during(observer: RunObserver) -> None:
-            told.answers[STATS] = page(stats(count=30))
             told.answers["/metrics"] = gateway_text(30, 0.15)
             observer.mark(0.5, "something")
-            await until(lambda: len([one for one in told.asked if one[0] == "/metrics"]) > 1)
+            await until(lambda: [path for path, _ in told.asked].count("/metrics") > 1, within=20.0)
 
         seen = observe(told, target_of(told), during)
     assert [one.requests for one in seen.triton] == [20]
@@ -86,11 +84,7 @@ def test_everything_is_told_of_a_run() -> None:
 
 def test_who_does_not_answer_is_a_problem_and_disturbs_nobody() -> None:
     with side(**everything(**{"/api/replicas": None, "/api/history": {"not": "a list"}})) as told:
-
-        async def during(_: RunObserver) -> None:
-            told.answers[STATS] = page(stats(count=30))
-
-        seen = observe(told, target_of(told), during)
+        seen = observe(told, target_of(told))
     assert [one.requests for one in seen.triton] == [20]
     assert "/api/replicas failed" in seen.problems[0]
     assert any("the history cannot be read" in one for one in seen.problems)
@@ -98,11 +92,7 @@ def test_who_does_not_answer_is_a_problem_and_disturbs_nobody() -> None:
 
 def test_a_bare_triton_is_asked_for_its_statistics_and_its_own_metrics() -> None:
     with side(**everything(**{"/metrics": GPU})) as told:
-
-        async def during(_: RunObserver) -> None:
-            told.answers[STATS] = page(stats(count=30))
-
-        seen = observe(told, target_of(told, admin_url=""), during)
+        seen = observe(told, target_of(told, admin_url=""))
         assert {path for path, _ in told.asked} == {STATS, "/metrics"}
     assert seen.gateway is None
     assert ("gpu", "GPU-1", "power") in {(one.group, one.of, one.name) for one in seen.series}
@@ -112,7 +102,7 @@ def test_keys_are_shown_to_whom_they_are_for() -> None:
     with side(**everything()) as told:
 
         async def during(_: RunObserver) -> None:
-            await until(lambda: len({path for path, _ in told.asked}) == 5)
+            await until(lambda: len({path for path, _ in told.asked}) == 5, within=20.0)
 
         observe(told, target_of(told, key="sg_data", admin_key="sg_admin"), during)
         keys = dict(told.asked)

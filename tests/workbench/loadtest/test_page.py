@@ -6,9 +6,8 @@ from math import nan
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 from workbench.loadtest.pages import HOSTILE, Seen
-from workbench.loadtest.records import report_of, run_of
+from workbench.loadtest.records import report_of, run_of, run_of_seconds
 
 from serve.workbench.loadtest.observed import (
     GatewayTimes,
@@ -24,16 +23,15 @@ from serve.workbench.loadtest.reports.page_run import meaning
 from serve.workbench.loadtest.reports.page_words import bare, number, seconds
 from serve.workbench.loadtest.reports.report import LoadReport, LoadRun, Sweep
 
+GATEWAY = GatewayTimes(600, 0.006, 0.0007, {"no_replica": 3}, 2, 0.3, 60_000_000)
 OBSERVED = Observed(
     triton=(
         TritonTimes("2", 500, 0, 500, 200, 0.001, 0.0002, 0.003, 0.0001, {1: 100, 4: 100}),
         TritonTimes("3", 100, 2, 100, 100, 0.002, 0.0002, 0.004, 0.0001, {1: 100}),
     ),
-    gateway=GatewayTimes(600, 0.006, 0.0007, {"no_replica": 3}, 2, 0.3, 60_000_000),
+    gateway=GATEWAY,
     series=(
-        ObservedSeries(
-            "replica", "local-0", "calls in flight", "calls", (0.0, 1.0, 2.0), (1, None, 3)
-        ),
+        ObservedSeries("replica", "local-0", "calls in flight", "calls", (0.0, 1.0), (1, None)),
         ObservedSeries("gpu", "GPU-0", "utilisation", "share", (0.0, 1.0, 2.0), (0.1, 0.5, 0.9)),
         ObservedSeries("replica", "local-0", "up", "1", (0.0, 1.0), (1.0, 1.0)),
         ObservedSeries("control", "", "nothing", "B", (0.0, 1.0), (None, None)),
@@ -42,7 +40,6 @@ OBSERVED = Observed(
     problems=("no readings of local-1: it does not answer",),
     facts={"triton": "2.61.0"},
 )
-FIRST_OF_EVERY_RUN = ["Over time", "Latency by percentile", "By protocol and version"]
 
 
 def one_run(**more: Any) -> LoadRun:
@@ -71,7 +68,9 @@ def seen(*runs: LoadRun, **changes: Any) -> Seen:
 def test_the_parts_come_in_their_order() -> None:
     assert seen(one_run()).headings == [
         "Findings",
-        *FIRST_OF_EVERY_RUN,
+        "Over time",
+        "Latency by percentile",
+        "By protocol and version",
         "Errors",
         "Time per call",
         "Metrics over time",
@@ -86,9 +85,8 @@ def test_the_parts_come_in_their_order() -> None:
 
 
 def test_a_missing_part_leaves_no_heading() -> None:
-    found = seen(bare_run()).headings
-    assert not {"Errors", "Time per call", "Metrics over time"} & set(found)
-    assert not {"Route decisions", "Not observed", "Server under test"} & set(found)
+    missing = {"Errors", "Time per call", "Metrics over time", "Route decisions", "Not observed"}
+    assert not (missing | {"Server under test"}) & set(seen(bare_run()).headings)
 
 
 def test_objectives_are_told_with_what_was_measured() -> None:
@@ -129,11 +127,10 @@ def test_several_runs_are_told_together_and_then_one_by_one() -> None:
     assert page.words.count("40/s is too much") == 1
 
 
-@pytest.mark.parametrize("passed", [True, False, None])
-def test_whatever_comes_from_outside_stays_text(passed: bool | None) -> None:
+def test_whatever_comes_from_outside_stays_text() -> None:
     hostile = Observed(
         triton=(replace(OBSERVED.triton[0], version=HOSTILE),),
-        gateway=replace(_gateway(), errors={HOSTILE: 1}),
+        gateway=replace(GATEWAY, errors={HOSTILE: 1}),
         series=(ObservedSeries(HOSTILE, HOSTILE, HOSTILE, HOSTILE, (0.0, 1.0), (1.0, 2.0)),),
         marks=(ObservedEvent(1.0, HOSTILE),),
         problems=(HOSTILE,),
@@ -151,7 +148,7 @@ def test_whatever_comes_from_outside_stays_text(passed: bool | None) -> None:
         **texts,
         name=HOSTILE,
         findings=(HOSTILE, HOSTILE),
-        passed=passed,
+        passed=False,
         sweep=Sweep(HOSTILE, HOSTILE, (1.0, 2.0), (1.0, 2.0)),
         versions={HOSTILE: HOSTILE},
     )
@@ -166,14 +163,26 @@ def test_whatever_comes_from_outside_stays_text(passed: bool | None) -> None:
         assert any(HOSTILE in each for each in page.words)
 
 
+def test_shares_of_versions_are_drawn_over_time_where_they_change() -> None:
+    steady, other = (
+        bare_run(decisions={"1; by=split": share, f"{HOSTILE}; by=split": 1 - share})
+        for share in (0.9, 0.3)
+    )
+    halves = [steady] * 4 + [other] * 4
+    moving = run_of_seconds(8, lambda second: halves[second].record.windows[second], rate=20)
+    drawn = f"share of the responses by version over time: 1, {HOSTILE}"
+    page = seen(moving)
+    assert drawn in page.pictures and "script" not in page.tags
+    assert not any(each.startswith("share of") for each in seen(steady).pictures)
+
+
 def test_a_comparison_says_what_is_slower_and_shows_both() -> None:
     before, after = bare_run(), bare_run(median=0.02)
-    page = _compared(before, after, compare([before], [after]))
+    ratios = compare([before], [after])
+    page = Seen(render_comparison(report_of(before), report_of(after), ratios))
     assert any("slower" in each for each in page.words)
-    assert (
-        page.headings[0] == "After compared with before"
-        and page.words.count("Calls per second") == 2
-    )
+    assert page.headings[0] == "After compared with before"
+    assert page.words.count("Calls per second") == 2
     assert any(each.startswith("ratio ") for each in page.pictures)
 
 
@@ -186,28 +195,8 @@ def test_a_report_that_was_kept_and_read_again_gives_the_same_page() -> None:
 
 
 def test_numbers_have_three_digits_and_a_unit_by_their_size() -> None:
-    told = [seconds(each) for each in (0.0000123, 0.00456, 0.9999, 1.234, nan, -0.002)]
-    assert [each.replace("\N{NO-BREAK SPACE}", " ") for each in told] == [
-        "12 µs",
-        "4.56 ms",
-        "1.00 s",
-        "1.23 s",
-        "–",
-        "−2.00 ms",
-    ]
+    times = {0.0000123: "12 µs", 0.00456: "4.56 ms", 0.9999: "1.00 s", -0.002: "−2.00 ms", nan: "–"}
+    assert {each: seconds(each).replace("\N{NO-BREAK SPACE}", " ") for each in times} == times
     assert number(12345.6) == "12\N{NARROW NO-BREAK SPACE}346" and number(nan) == "–"
-    assert [bare(each) for each in ("2.50 ms", "10.0 s", "0 µs", "100")] == [
-        "2.5 ms",
-        "10 s",
-        "0",
-        "100",
-    ]
-
-
-def _gateway() -> GatewayTimes:
-    assert OBSERVED.gateway is not None
-    return OBSERVED.gateway
-
-
-def _compared(before: LoadRun, after: LoadRun, ratios: tuple[Ratio, ...]) -> Seen:
-    return Seen(render_comparison(report_of(before), report_of(after), ratios))
+    ticks = {"2.50 ms": "2.5 ms", "10.0 s": "10 s", "0 µs": "0", "100": "100"}
+    assert {each: bare(each) for each in ticks} == ticks

@@ -1,24 +1,18 @@
 """A run with its observer, its actions and its progress, against a small server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from load_plans import generators, plan_of
 from model_server import ModelServer
 
-from serve.core.errors import CannotStart, Invalid, Unavailable
+from serve.core.errors import Invalid, Unavailable
 from serve.workbench.loadtest.observed import Observed, ObservedEvent
 from serve.workbench.loadtest.observed_run import Action, RunProgress, perform
 from serve.workbench.loadtest.plan import LoadPlan
 from serve.workbench.loadtest.reports.report import LoadRun
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 class Diary:
@@ -57,23 +51,13 @@ async def nothing() -> str:
     return ""
 
 
-def action(at: float, text: str, do: Callable[[], Awaitable[str]] = nothing) -> Action:
-    return Action(at, text, do)
-
-
-def texts(marks: Sequence[ObservedEvent]) -> list[str]:
-    return [mark.text for mark in marks]
-
-
 def test_a_run_has_what_both_sides_say(server: ModelServer) -> None:
     diary = Diary()
     plan = replace(plan_of(server.address), labels={"model": "m"})
     run = run_of(plan, observer=diary, objective="p99<1s")
     assert diary.entries == ["begin", "watch", "let go", "end"]
-    assert run.label == "a run"
-    assert run.objective == "p99<1s"
+    assert (run.label, run.objective, run.workers) == ("a run", "p99<1s", 1)
     assert run.outline == plan.outline()
-    assert run.workers == 1
     assert sum(cell.calls for _, _, cell in run.record.cells()) == 100
     assert run.observed == Observed(marks=(ObservedEvent(0.3, "seen"),), problems=("half blind",))
 
@@ -97,10 +81,10 @@ def test_actions_are_done_at_their_second_and_marked(server: ModelServer) -> Non
         done.append("kill")
         return ""
 
-    actions = [action(0.6, "kill a replica", kill), action(0.2, "change the split", split)]
+    actions = [Action(0.6, "kill a replica", kill), Action(0.2, "change the split", split)]
     marks = run_of(plan_of(server.address), observer=Diary(), actions=actions).observed.marks
     assert done == ["split", "kill"]
-    assert texts(marks) == ["the split is 50/50", "seen", "kill a replica"]
+    assert [mark.text for mark in marks] == ["the split is 50/50", "seen", "kill a replica"]
     assert [mark.at >= at for mark, at in zip(marks, (0.2, 0.3, 0.6), strict=True)] == [True] * 3
 
 
@@ -109,16 +93,16 @@ def test_an_action_that_fails_is_told_and_the_run_goes_on(server: ModelServer) -
     async def fail() -> str:
         raise Unavailable("no replica is left", why="all were killed")
 
-    run = run_of(plan_of(server.address), actions=[action(0.2, "kill one more", fail)])
+    run = run_of(plan_of(server.address), actions=[Action(0.2, "kill one more", fail)])
     told = "kill one more failed: no replica is left: all were killed"
-    assert texts(run.observed.marks) == [told]
+    assert [mark.text for mark in run.observed.marks] == [told]
     assert run.observed.problems == (told,)
     assert sum(cell.calls for _, _, cell in run.record.cells()) == 100
 
 
 @pytest.mark.slow
 def test_an_action_after_the_run_is_not_done(server: ModelServer) -> None:
-    run = run_of(plan_of(server.address), actions=[action(60.0, "too late")])
+    run = run_of(plan_of(server.address), actions=[Action(60.0, "too late", nothing)])
     assert run.observed.marks == ()
     assert run.observed.problems == ("too late: skipped, because the run ended first",)
 
@@ -143,14 +127,17 @@ def test_a_cancelled_run_leaves_nothing(server: ModelServer) -> None:
     assert generators() == []
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [({"workers": 0}, Invalid), ({"listen": "256.256.256.256:1", "expect": 1}, CannotStart)],
-)
-def test_a_run_that_cannot_be_raises_what_is_wrong(
-    server: ModelServer, options: dict[str, object], error: type[Exception]
-) -> None:
-    diary = Diary()
-    with pytest.raises((Invalid, error)):
-        run_of(plan_of(server.address), observer=diary, actions=[action(0.1, "one")], **options)
-    assert diary.entries == ["begin", "end"]
+def test_a_run_that_cannot_be_raises_what_is_wrong(server: ModelServer) -> None:
+    for words, options in (
+        ("0 workers", {"workers": 0}),
+        ("workers cannot connect", {"listen": "256.256.256.256:1", "expect": 1}),
+    ):
+        diary = Diary()
+        with pytest.raises(Invalid, match=words):
+            run_of(
+                plan_of(server.address),
+                observer=diary,
+                actions=[Action(0.1, "one", nothing)],
+                **options,
+            )
+        assert diary.entries == ["begin", "end"]

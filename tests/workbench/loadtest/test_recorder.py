@@ -1,5 +1,7 @@
 """From calls to windows."""
 
+from typing import Any
+
 import pytest
 
 from serve.workbench.loadtest.engine.recorder import WindowRecorder
@@ -8,39 +10,30 @@ from serve.workbench.loadtest.record import (
     RIGHT,
     TIMED_OUT,
     CallKey,
+    GeneratorLoad,
     Record,
     RecordWindow,
 )
 
-BEGINS = 1000.0
 
+class Recorder(WindowRecorder):
+    """One of a run of ten seconds, whose windows can be read."""
 
-def recorder(seconds: float = 10) -> WindowRecorder:
-    return WindowRecorder(BEGINS, seconds)
+    def __init__(self, begin: float = 0.0) -> None:
+        super().__init__(begin, 10)
 
+    def call(self, *times: float, lane: int = 0, outcome: str = RIGHT, **told: Any) -> None:
+        """A call with its intended start, its real one, and its end."""
+        self.ended(lane, *times, outcome, told.get("decision", ""), told.get("rows", 1))
 
-def call(
-    to: WindowRecorder,
-    intended: float,
-    started: float,
-    ended: float,
-    *,
-    lane: int = 0,
-    outcome: str = RIGHT,
-    decision: str = "",
-    rows: int = 1,
-) -> None:
-    to.ended(lane, BEGINS + intended, BEGINS + started, BEGINS + ended, outcome, decision, rows)
-
-
-def windows(of: WindowRecorder) -> dict[int, RecordWindow]:
-    return dict(of.fold())
+    def windows(self) -> dict[int, RecordWindow]:
+        return dict(self.fold())
 
 
 def test_a_call_belongs_to_the_second_of_its_intended_start() -> None:
-    taken = recorder()
-    call(taken, 2.9, 3.4, 5.9)
-    found = windows(taken)
+    taken = Recorder(1000.0)
+    taken.call(1002.9, 1003.4, 1005.9)
+    found = taken.windows()
     cell = found[2].cells[CallKey(0, RIGHT, "")]
     assert cell.latency.largest == pytest.approx(3.0, rel=1e-3)
     assert cell.service.largest == pytest.approx(2.5, rel=1e-3)
@@ -49,12 +42,12 @@ def test_a_call_belongs_to_the_second_of_its_intended_start() -> None:
 
 
 def test_calls_are_told_apart_by_lane_outcome_and_decision() -> None:
-    taken = recorder()
-    call(taken, 0, 0, 0.1, rows=4)
-    call(taken, 0, 0, 0.1, rows=4)
-    call(taken, 0, 0, 0.1, lane=1, decision="2; by=split")
-    call(taken, 0, 0, 0.1, outcome=TIMED_OUT)
-    cells = windows(taken)[0].cells
+    taken = Recorder()
+    taken.call(0, 0, 0.1, rows=4)
+    taken.call(0, 0, 0.1, rows=4)
+    taken.call(0, 0, 0.1, lane=1, decision="2; by=split")
+    taken.call(0, 0, 0.1, outcome=TIMED_OUT)
+    cells = taken.windows()[0].cells
     assert {key: (cell.calls, cell.rows) for key, cell in cells.items()} == {
         CallKey(0, RIGHT, ""): (2, 8),
         CallKey(1, RIGHT, "2; by=split"): (1, 1),
@@ -63,22 +56,22 @@ def test_calls_are_told_apart_by_lane_outcome_and_decision() -> None:
 
 
 def test_what_was_meant_to_start_in_the_warm_up_is_not_recorded() -> None:
-    taken = recorder()
-    call(taken, -0.2, -0.2, 1.5)
-    taken.lagged(BEGINS - 0.2, BEGINS)
-    assert windows(taken) == {}
+    taken = Recorder()
+    taken.call(-0.2, -0.2, 1.5)
+    taken.lagged(-0.2, 0.0)
+    assert taken.windows() == {}
 
 
 def test_an_even_start_at_a_second_belongs_to_it_although_sums_are_rounded() -> None:
-    taken = WindowRecorder(0.1, 10)
-    taken.ended(0, 0.1 + 0.7 + 0.2 + 0.1 - 1e-16, 2, 3, RIGHT, "", 1)
-    assert windows(taken).keys() == {1, 2}
+    taken = Recorder(0.1)
+    taken.call(0.1 + 0.7 + 0.2 + 0.1 - 1e-16, 2, 3)
+    assert taken.windows().keys() == {1, 2}
 
 
 def test_a_call_that_never_started_has_a_latency_but_no_service() -> None:
-    taken = recorder()
-    call(taken, 8.0, 10, 10, outcome=NEVER_STARTED)
-    found = windows(taken)
+    taken = Recorder()
+    taken.call(8.0, 10, 10, outcome=NEVER_STARTED)
+    found = taken.windows()
     cell = found[8].cells[CallKey(0, NEVER_STARTED, "")]
     assert cell.latency.largest == pytest.approx(2.0, rel=1e-3)
     assert cell.service.count == 0
@@ -86,34 +79,25 @@ def test_a_call_that_never_started_has_a_latency_but_no_service() -> None:
 
 
 def test_parts_of_a_window_add_up_to_it() -> None:
-    whole, parts = recorder(), recorder()
-    record, in_parts = Record(), Record()
+    whole, parts, in_parts = Recorder(), Recorder(), Record()
     for number in range(30):
         at = number / 10
-        call(whole, at, at, at + 0.7)
-        call(parts, at, at, at + 0.7)
+        whole.call(at, at, at + 0.7)
+        parts.call(at, at, at + 0.7)
         parts.gather()
-        if number % 7 == 0:
+        if number % 7 == 0 or number == 29:
             for second, window in parts.fold():
                 in_parts.add(second, window)
-    for second, window in parts.fold():
-        in_parts.add(second, window)
-    for second, window in whole.fold():
-        record.add(second, window)
-    assert in_parts.windows == record.windows
+    assert in_parts.windows == whole.windows()
 
 
 def test_how_the_generator_was_is_told_once_for_each_second_that_has_ended() -> None:
-    taken = recorder()
-    taken.looked(BEGINS, in_flight=9, waiting=9, cpu=5.0)
-    taken.looked(BEGINS + 1, in_flight=3, waiting=2, cpu=5.25)
-    taken.looked(BEGINS + 1.5, in_flight=8, waiting=8, cpu=5.5)
-    taken.looked(BEGINS + 3, in_flight=4, waiting=1, cpu=6.75)
-    found = {second: each.generator for second, each in windows(taken).items()}
-    assert {second: (one.in_flight, one.waiting) for second, one in found.items()} == {
-        0: (3, 2),
-        1: (4, 1),
-        2: (4, 1),
-    }
-    assert [one.cpu for one in found.values()] == pytest.approx([0.25, 0.75, 0.75])
-    assert [one.busiest for one in found.values()] == pytest.approx([0.25, 0.75, 0.75])
+    taken = Recorder()
+    taken.looked(0.0, in_flight=9, waiting=9, cpu=5.0)
+    taken.looked(1.0, in_flight=3, waiting=2, cpu=5.25)
+    taken.looked(1.5, in_flight=8, waiting=8, cpu=5.5)
+    taken.looked(3.0, in_flight=4, waiting=1, cpu=6.75)
+    found = {second: each.generator for second, each in taken.windows().items()}
+    calm = GeneratorLoad(in_flight=3, waiting=2, cpu=0.25, busiest=0.25)
+    busy = GeneratorLoad(in_flight=4, waiting=1, cpu=0.75, busiest=0.75)
+    assert found == {0: calm, 1: busy, 2: busy}

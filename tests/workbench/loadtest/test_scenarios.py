@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from workbench.loadtest.fake_sides import side
 from workbench.loadtest.fake_stage import bare, managed, play
-from workbench.loadtest.records import run_of
+from workbench.loadtest.records import run_of, run_of_seconds
 
 from serve.core.errors import Invalid
 from serve.workbench.loadtest.observed import Observed, ObservedSeries
@@ -107,15 +107,8 @@ def steps(*, slow_after: float = 0.01, lost: float = 0.0) -> LoadRun:
     shed = run_of(30, 100.0, failed={"http_429:overloaded": 0.5, "timeout": lost})
     calm = run_of(30, 100.0, median=0.01, spread=0.1)
     slow = run_of(30, 100.0, median=slow_after, spread=0.1)
-    windows = {
-        **calm.record.windows,
-        **{second: shed.record.windows[second] for second in range(10, 20)},
-        **{second: slow.record.windows[second] for second in range(25, 30)},
-    }
-    record = type(calm.record)()
-    for second, window in windows.items():
-        record.add(second, window)
-    return LoadRun("steps", calm.outline, record)
+    parts = [calm] * 10 + [shed] * 10 + [calm] * 5 + [slow] * 5
+    return run_of_seconds(30, lambda second: parts[second].record.windows[second])
 
 
 @pytest.mark.parametrize(

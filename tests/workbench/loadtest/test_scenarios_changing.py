@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from workbench.loadtest.fake_sides import replica_page, side
 from workbench.loadtest.fake_stage import ROUTE, FakeStage, managed, play, routed
-from workbench.loadtest.records import run_of
+from workbench.loadtest.records import run_of, run_of_seconds
 
 from serve.core.errors import Invalid
 from serve.workbench.loadtest.observer import LoadTarget
@@ -32,36 +32,26 @@ def split_run(shares: Sequence[float], *, late: int = 0) -> LoadRun:
         decisions = {f"1; {told}": share, f"2; {told}": 1 - share}
         return run_of(30, 100.0, decisions=decisions, seed=number)
 
-    record = type(third(0).record)()
     runs = [third(number).record.windows for number in range(3)]
-    for second in range(30):
-        record.add(second, runs[(second >= 10 + late) + (second >= 20)][second])
-    return LoadRun("split", run_of(30).outline, record)
+    return run_of_seconds(30, lambda second: runs[(second >= 10 + late) + (second >= 20)][second])
 
 
 BEFORE, OTHER = {1: 90, 2: 10}, {1: 10, 2: 90}
 
 
-def judged_split(run: LoadRun) -> tuple[tuple[str, ...], bool]:
-    return split.judge(run, (BEFORE, OTHER, BEFORE), [12, 13], (10.0, 20.0))
-
-
 @pytest.mark.parametrize(
-    ("run", "passed", "finding"),
+    ("middle", "late", "passed", "finding"),
     [
-        (split_run((0.9, 0.1, 0.9)), True, ""),
-        (split_run((0.9, 0.3, 0.9)), False, "which is not by chance"),
-        (
-            split_run((0.9, 0.1, 0.9), late=4),
-            False,
-            "old traffic split was still used 3 s after a change",
-        ),
+        (0.1, 0, True, ""),
+        (0.3, 0, False, "which is not by chance"),
+        (0.1, 4, False, "old traffic split was still used 3 s after a change"),
     ],
 )
 def test_split_passes_where_the_shares_follow_soon(
-    run: LoadRun, passed: bool, finding: str
+    middle: float, late: int, passed: bool, finding: str
 ) -> None:
-    findings, found = judged_split(run)
+    run = split_run((0.9, middle, 0.9), late=late)
+    findings, found = split.judge(run, (BEFORE, OTHER, BEFORE), [12, 13], (10.0, 20.0))
     assert found is passed
     assert any(finding in one for one in findings)
 
@@ -182,16 +172,12 @@ def test_a_kill_command_that_fails_is_told_with_its_words() -> None:
 # --- cold start -----------------------------------------------------------------------------------
 
 
-def cold_run(*, until: int = 5, slow: int = 10) -> LoadRun:
-    """Forty seconds: nothing before `until`, slow before `slow`."""
+def cold_run(*, until: int = 5) -> LoadRun:
+    """Forty seconds: nothing before `until`, slow before second 10."""
     early = run_of(40, 50.0, failed={"http_404:unknown_model": 1.0})
-    warm = run_of(
-        40, 50.0, latencies=lambda second, calls: [0.2 if second < slow else 0.01] * calls
-    )
-    record = type(early.record)()
-    for second in range(40):
-        record.add(second, (early if second < until else warm).record.windows[second])
-    return LoadRun("cold start", warm.outline, record)
+    warm = run_of(40, 50.0, latencies=lambda second, calls: [0.2 if second < 10 else 0.01] * calls)
+    parts = [early] * until + [warm] * (40 - until)
+    return run_of_seconds(40, lambda second: parts[second].record.windows[second], rate=50.0)
 
 
 def test_cold_start_tells_the_first_answer_and_when_it_settled() -> None:

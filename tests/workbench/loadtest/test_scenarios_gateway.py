@@ -1,83 +1,21 @@
-"""Scenarios on a real gateway with a real Triton and a real generator: what they change comes back.
+"""Scenarios as people run them, on a real gateway with a real Triton: what they change comes back.
 
 The runs are too short to say anything about speed, and with one replica a kill is felt: only what
 does not depend on the machine is asserted.
 """
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import harness
-import numpy as np
 import pytest
 
-from serve.workbench.loadtest.bodies import path_of, payload_of
-from serve.workbench.loadtest.observed_run import Action, perform
-from serve.workbench.loadtest.observer import LoadTarget, RunObserver
-from serve.workbench.loadtest.plan import Lane, LaneProtocol, LoadPlan
-from serve.workbench.loadtest.reports.report import LoadRun
-from serve.workbench.loadtest.scenarios.catalogue import SCENARIOS
-from serve.workbench.loadtest.scenarios.scenario import ScenarioOutcome
+from serve.workbench.loadtest.reports.folder import read
+from serve.workbench.loadtest.reports.report import LoadReport
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
-_GRPC = (LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM)
-
-
-@dataclass
-class RealStage:
-    """Makes plans of random rows for the digits model, and real runs of them."""
-
-    up: harness.Up
-    seconds: float | None = None
-    rate: float | None = 60.0
-    objective: str = ""
-    kill_command: str = ""
-    said: list[str] = field(default_factory=list)
-
-    @property
-    def target(self) -> LoadTarget:
-        metrics = f"http://127.0.0.1:{self.up.metrics_port}/metrics"
-        return LoadTarget(f"http://{self.up.http}", self.up.admin, metrics, model="digits")
-
-    def plan(
-        self,
-        *,
-        protocols: Sequence[LaneProtocol] = (),
-        arrivals: Any = None,
-        closed: Any = None,
-        seconds: float,
-        batch: int | None = None,
-        address: str = "",
-        warm_up: float = 0.0,
-    ) -> LoadPlan:
-        values = np.random.default_rng(0).random((batch or 1, 8, 8, 1), dtype=np.float32)
-        lanes = tuple(
-            Lane(
-                name=str(one),
-                protocol=one,
-                address=address or (self.up.grpc if one in _GRPC else self.up.http),
-                path=path_of(one, "digits", ""),
-                payloads=(payload_of(one, "digits", "", {"x": values}, {"x": "FP32"}),),
-            )
-            for one in protocols or (LaneProtocol.HTTP_BINARY,)
-        )
-        return LoadPlan(lanes, seconds, arrivals, closed, timeout=10.0, warm_up=warm_up)
-
-    async def perform(
-        self, plan: LoadPlan, *, label: str, actions: Sequence[Action] = (), objective: str = ""
-    ) -> LoadRun:
-        return await perform(
-            plan,
-            label=label,
-            observer=RunObserver(self.target),
-            actions=actions,
-            tell=lambda progress: None,
-        )
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
+Play = Callable[[str, float], LoadReport]
 
 
 @pytest.fixture(scope="module")
@@ -89,54 +27,65 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Up]:
         yield one
 
 
-def play(name: str, up: harness.Up, **more: Any) -> ScenarioOutcome:
-    return asyncio.run(SCENARIOS[name].play(RealStage(up, **more)))
+@pytest.fixture
+def play(up: harness.Up, tmp_path: Path) -> Play:
+    """Plays a scenario for so many seconds and reads the report that it leaves."""
+    urls = ("--url", f"http://{up.http}", "--grpc-url", up.grpc, "--admin-url", up.admin)
+    urls += ("--metrics-url", f"http://127.0.0.1:{up.metrics_port}/metrics")
+
+    def played(name: str, seconds: float) -> LoadReport:
+        asked = ("--model", "digits", "--rate", "60", "--for", f"{seconds}s", "--yes", "--json")
+        words = ("load", "scenario", name, *asked, *urls, "--out", str(tmp_path))
+        done = harness.servegate(*words)
+        assert done.returncode in (0, 7), done.stderr
+        return read(json.loads(done.stdout.splitlines()[-1])["path"])
+
+    return played
 
 
-def test_every_protocol_is_answered_and_the_other_side_tells_of_it(up: harness.Up) -> None:
-    outcome = play("smoke", up, seconds=6.0)
-    assert outcome.passed is True, outcome.findings
-    (run,) = outcome.runs
+def test_every_protocol_is_answered_and_the_other_side_tells_of_it(play: Play) -> None:
+    report = play("smoke", 6.0)
+    assert report.passed is True, report.findings
+    (run,) = report.runs
     seen = run.observed
-    assert sum(one.requests for one in seen.triton) == sum(
-        cell.calls for _, _, cell in run.record.cells()
-    )
+    calls = sum(cell.calls for _, _, cell in run.record.cells())
+    assert sum(one.requests for one in seen.triton) == calls
     assert seen.gateway is not None and seen.gateway.cpu > 0
     names = {(one.group, one.name) for one in seen.series}
     assert {("replica", "up"), ("replica", "memory"), ("gateway", "memory")} <= names
     assert seen.problems == ()
 
 
-def test_a_split_that_changes_under_load_is_followed_and_comes_back(up: harness.Up) -> None:
-    outcome = play("split", up, seconds=9.0)
-    assert outcome.passed is True, outcome.findings
+def test_a_split_that_changes_under_load_is_followed_and_comes_back(
+    play: Play, up: harness.Up
+) -> None:
+    report = play("split", 9.0)
+    assert report.passed is True, report.findings
     assert up.get("/api/routes/digits")["split"] == {"1": 90, "2": 10}
-    revisions = [mark for mark in outcome.runs[0].observed.marks if "revision" in mark.text]
-    assert len(revisions) == 2
+    assert sum("revision" in mark.text for mark in report.runs[0].observed.marks) == 2
 
 
-def test_a_model_that_is_loaded_under_load_answers_and_stays_loaded(up: harness.Up) -> None:
-    outcome = play("cold-start", up, seconds=15.0)
-    assert "first call with a correct response started in second" in outcome.findings[0], (
-        outcome.findings
-    )
+def test_a_model_that_is_loaded_under_load_answers_and_stays_loaded(
+    play: Play, up: harness.Up
+) -> None:
+    said = " ".join(play("cold-start", 15.0).findings)
+    assert "first call with a correct response started in second" in said
     assert up.get("/api/models/digits")["state"] == "ready"
     assert up.get("/api/routes/digits")["split"] == {"1": 90, "2": 10}
 
 
-def test_a_killed_replica_is_found_killed_and_seen_to_come_back(up: harness.Up) -> None:
+def test_a_killed_replica_is_found_killed_and_seen_to_come_back(play: Play, up: harness.Up) -> None:
     before = up.children()["local-0"]
-    outcome = play("kill", up, seconds=9.0)
+    said = " ".join(play("kill", 9.0).findings)
     assert up.children()["local-0"] != before
-    assert "local-0 was usable again" in outcome.findings[1], outcome.findings
-    assert "the only replica" in outcome.findings[-1]
+    assert "local-0 was usable again" in said
+    assert "the only replica" in said
 
 
 def test_calls_to_triton_itself_are_of_the_version_that_the_gateway_is_asked_for(
-    up: harness.Up,
+    play: Play,
 ) -> None:
-    outcome = play("direct", up, seconds=9.0)
-    assert outcome.passed is True, outcome.findings
-    assert len(outcome.runs) == 6
-    for run in outcome.runs:
-        assert [one.version for one in run.observed.triton] == ["1"]
+    report = play("direct", 9.0)
+    assert report.passed is True, report.findings
+    versions = [[one.version for one in run.observed.triton] for run in report.runs]
+    assert versions == [["1"]] * 6

@@ -3,7 +3,6 @@
 import csv
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -41,12 +40,6 @@ def end_when_each_has_called(environment, **_):
     environment.is_enough = False
     environment.events.request.add_listener(count)
 """
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 class Locust:

@@ -10,6 +10,7 @@ from serve.workbench.simulator.comparison import (
     FIRST_HALF,
     FIXED,
     HINDSIGHT,
+    ORACLE,
     OURS,
     Scene,
     SimulationResult,
@@ -51,6 +52,14 @@ def test_a_fleet_by_the_first_half_does_not_know_what_comes_later() -> None:
     ours, best, chosen = fixed("step")
     assert chosen.hours < best.hours
     assert chosen.late > max(ours.late, 0.1)
+
+
+def test_all_are_told_beside_the_oracle() -> None:
+    usual = [each for each in variants() if each.is_usual]
+    found = list(compare(replace(SCENE, seconds=300.0), "ramp", 1, usual))
+    assert [each.scaler for each in found] == [ORACLE, *(each.scaler for each in usual)]
+    assert found[0].cost == 1.0
+    assert all(0 <= each.late <= 1 and each.cost > 0.3 for each in found)
 
 
 ONE = FrontPoint("steady", "kpa", "70 %", True, 0.1, 0.0, 10.0, 1.0, 0.0, 5)
