@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refusal
 
 from serve.core.errors import ConversionFailed
 from serve.workbench.conversion.entry import write_entry
 from serve.workbench.conversion.limits import ConversionLimits
+from serve.workbench.conversion.report import ConversionReport
 from serve.workbench.conversion.request import ConversionRequest
 from serve.workbench.conversion.runner import convert
 
@@ -82,8 +84,15 @@ def test_a_source_that_cannot_be_converted_ends_in_its_fault(
     assert blames(row, ended["operator"], ended["node"])
 
 
-def request_of(row: Row, sources: Mapping[str, Any]) -> ConversionRequest:
-    return ConversionRequest(sources[row.name]["source"], signature=row.signature, nchw=row.nchw)
+def request_of(name: str, sources: Mapping[str, Any]) -> ConversionRequest:
+    row = ROWS[name]
+    return ConversionRequest(sources[name]["source"], signature=row.signature, nchw=row.nchw)
+
+
+def converted(
+    request: ConversionRequest, work: Path, limits: ConversionLimits = ROOMY
+) -> ConversionReport:
+    return asyncio.run(convert(request, work, limits=limits, on_event=lambda event: None))
 
 
 @pytest.mark.conversion
@@ -91,9 +100,9 @@ def request_of(row: Row, sources: Mapping[str, Any]) -> ConversionRequest:
 def test_every_source_that_must_convert_ends_as_a_model_in_a_repository(
     name: str, sources: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    request, work, out = request_of(ROWS[name], sources), tmp_path / "work", tmp_path / "out"
+    work, out = tmp_path / "work", tmp_path / "out"
     out.mkdir()
-    report = asyncio.run(convert(request, work, limits=ROOMY, on_event=lambda event: None))
+    report = converted(request_of(name, sources), work)
     write_entry(work, report, name="model", out=out)
     assert report.passed
     assert (out / "model" / "1" / "model.onnx").is_file()
@@ -104,15 +113,11 @@ def test_every_source_that_must_convert_ends_as_a_model_in_a_repository(
 def test_every_source_that_cannot_be_converted_names_what_is_to_blame(
     name: str, sources: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    row, work = ROWS[name], tmp_path / "work"
-    with pytest.raises(ConversionFailed) as caught:
-        asyncio.run(
-            convert(request_of(row, sources), work, limits=ROOMY, on_event=lambda event: None)
-        )
-    assert caught.value.code == row.code
-    assert blames(row, caught.value.operator, caught.value.node)
-    assert caught.value.try_this
-    assert not list(work.iterdir())
+    fault = refusal(ConversionFailed, converted, request_of(name, sources), tmp_path)
+    assert fault.code == ROWS[name].code
+    assert blames(ROWS[name], fault.operator, fault.node)
+    assert fault.try_this
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.conversion
@@ -120,20 +125,11 @@ def test_every_source_that_cannot_be_converted_names_what_is_to_blame(
 def test_a_source_that_is_converted_twice_gives_the_same_bytes(
     name: str, sources: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    request = request_of(ROWS[name], sources)
-    for work in (tmp_path / "first", tmp_path / "second"):
-        asyncio.run(convert(request, work, limits=ROOMY, on_event=lambda event: None))
-    first, second = (tmp_path / each / "model.onnx" for each in ("first", "second"))
-    assert first.read_bytes() == second.read_bytes()
-
-
-@pytest.mark.conversion
-def test_resnet50_converts_in_less_than_four_gigabytes(
-    sources: Mapping[str, Any], tmp_path: Path
-) -> None:
-    request = request_of(ROWS["resnet50"], sources)
-    report = asyncio.run(convert(request, tmp_path, limits=ROOMY, on_event=lambda event: None))
-    assert report.peak_memory < 4e9
+    works = tmp_path / "first", tmp_path / "second"
+    for work in works:
+        converted(request_of(name, sources), work)
+    first, second = ((work / "model.onnx").read_bytes() for work in works)
+    assert first == second
 
 
 @pytest.mark.conversion
@@ -141,11 +137,9 @@ def test_resnet50_in_two_gigabytes_is_out_of_memory_and_says_what_to_try(
     sources: Mapping[str, Any], tmp_path: Path
 ) -> None:
     tight = ConversionLimits(memory=2 << 30, seconds=1500.0)
-    request = request_of(ROWS["resnet50"], sources)
-    with pytest.raises(ConversionFailed) as caught:
-        asyncio.run(convert(request, tmp_path, limits=tight, on_event=lambda event: None))
-    assert caught.value.code == "out_of_memory"
-    assert "--memory" in caught.value.try_this
+    fault = refusal(ConversionFailed, converted, request_of("resnet50", sources), tmp_path, tight)
+    assert fault.code == "out_of_memory"
+    assert "--memory" in fault.try_this
 
 
 @pytest.mark.conversion
@@ -153,8 +147,6 @@ def test_resnet50_in_two_gigabytes_is_out_of_memory_and_says_what_to_try(
 def test_every_example_converts(name: str, tmp_path: Path) -> None:
     make = [sys.executable, EXAMPLES / "make.py", name, tmp_path]
     subprocess.run(make, check=True, capture_output=True)
-    request = ConversionRequest(str(tmp_path / "savedmodel"))
-    work = tmp_path / "work"
-    report = asyncio.run(convert(request, work, limits=ROOMY, on_event=lambda event: None))
+    report = converted(ConversionRequest(str(tmp_path / "savedmodel")), tmp_path / "work")
     assert report.passed
     assert report.peak_memory < 4e9

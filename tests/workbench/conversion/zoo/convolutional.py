@@ -4,17 +4,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from .rows import Build, row
+from .rows import ROWS, Network, network, row
 
 SIZE = 16
 KERAS2 = Path(__file__).parent / "keras2"
 
 
-def _network() -> Any:
-    """Convolutions, batch normalisation, pooling, two branches; weights that are not symmetric."""
-    import keras
+@network("keras-export", is_slow=False)
+def _network(keras: Any) -> Any:
+    """Convolutions, batch normalisation, pooling, two branches; weights that are not symmetric.
 
-    keras.utils.set_random_seed(1)
+    Keras 3 exports the signatures `serve` and `serving_default`, which are the same one.
+    """
     image = keras.Input((SIZE, SIZE, 3), name="image")
     x = keras.layers.Conv2D(8, 3, padding="same", use_bias=False)(image)
     x = keras.layers.BatchNormalization()(x)
@@ -42,25 +43,21 @@ def _moved(model: Any) -> Any:
     return model
 
 
-@row("keras-export", is_slow=False)
-def keras_export(folder: Path) -> Path:
-    """What Keras 3 exports: the signatures `serve` and `serving_default` are the same one."""
-    _network().export(str(folder / "model"), format="tf_saved_model", verbose=False)
-    return folder / "model"
+# The converted one takes its images channels first.
+row("nchw", nchw=("image",), is_slow=False)(ROWS["keras-export"].build)
 
 
-@row("keras-file", is_slow=False)
-def keras_file(folder: Path) -> Path:
-    """A .keras file."""
-    _network().save(folder / "model.keras")
-    return folder / "model.keras"
+def _file(folder: Path, name: str) -> Path:
+    """What Keras 3 saves in a file of this name."""
+    import keras
+
+    keras.utils.set_random_seed(1)
+    _network(keras).save(folder / name)
+    return folder / name
 
 
-@row("h5-file")
-def h5_file(folder: Path) -> Path:
-    """A .h5 file of Keras 3."""
-    _network().save(folder / "model.h5")
-    return folder / "model.h5"
+row("keras-file", is_slow=False)(lambda folder: _file(folder, "model.keras"))
+row("h5-file")(lambda folder: _file(folder, "model.h5"))
 
 
 @row("keras2-savedmodel")
@@ -73,12 +70,6 @@ def keras2_savedmodel(folder: Path) -> Path:
 def keras2_h5(folder: Path) -> Path:
     """A .h5 file of Keras 2, which Keras 3 reads."""
     return Path(shutil.copy(KERAS2 / "model.h5", folder / "model.h5"))
-
-
-@row("nchw", nchw=("image",), is_slow=False)
-def nchw(folder: Path) -> Path:
-    """The converted one takes its images channels first."""
-    return keras_export(folder)
 
 
 @row("tf-module", is_slow=False)
@@ -106,117 +97,67 @@ def tf_module(folder: Path) -> Path:
     return folder / "model"
 
 
-def _application(name: str, size: int, **options: Any) -> Build:
-    def build(folder: Path) -> Path:
-        import keras
+def _application(name: str, size: int) -> Network:
+    def make(keras: Any) -> Any:
+        of = getattr(keras.applications, name)
+        return _moved(of(weights=None, input_shape=(size, size, 3), classes=10))
 
-        keras.utils.set_random_seed(2)
-        make = getattr(keras.applications, name)
-        model = make(weights=None, input_shape=(size, size, 3), classes=10, **options)
-        _moved(model).export(str(folder / "model"), format="tf_saved_model", verbose=False)
-        return folder / "model"
-
-    return build
+    return make
 
 
-row("resnet50")(_application("ResNet50", 64))
-row("inception-v3")(_application("InceptionV3", 96))
-row("densenet121")(_application("DenseNet121", 64))
-row("mobilenet-v2")(_application("MobileNetV2", 64))
-row("mobilenet-v3")(_application("MobileNetV3Small", 64))
-row("efficientnet-v2-b0")(_application("EfficientNetV2B0", 64))
-row("convnext-tiny")(_application("ConvNeXtTiny", 64))
+network("resnet50")(_application("ResNet50", 64))
+network("inception-v3")(_application("InceptionV3", 96))
+network("densenet121")(_application("DenseNet121", 64))
+network("mobilenet-v2")(_application("MobileNetV2", 64))
+network("mobilenet-v3")(_application("MobileNetV3Small", 64))
+network("efficientnet-v2-b0")(_application("EfficientNetV2B0", 64))
+network("convnext-tiny")(_application("ConvNeXtTiny", 64))
 
 
-@row("grouped-convolution", is_slow=False)
-def grouped_convolution(folder: Path) -> Path:
+@network("grouped-convolution", is_slow=False)
+def grouped_convolution(keras: Any) -> Any:
     """TensorFlow compiles convolutions in groups with XLA, without being asked."""
-    import keras
-
-    keras.utils.set_random_seed(3)
-    model = keras.Sequential(
+    return keras.Sequential(
         [
             keras.Input((SIZE, SIZE, 4), name="image"),
             keras.layers.Conv2D(8, 3, groups=4, activation="relu"),
             keras.layers.Conv2D(4, 3, groups=2),
         ]
     )
-    model.export(str(folder / "model"), format="tf_saved_model", verbose=False)
-    return folder / "model"
 
 
-@row("jit-compiled")
-def jit_compiled(folder: Path) -> Path:
-    """A function that is to be compiled by XLA."""
-    import tensorflow as tf
-
-    class Module(tf.Module):  # type: ignore[misc]
-        @tf.function(jit_compile=True)  # type: ignore[untyped-decorator]
-        def inner(self, x: Any) -> Any:
-            return tf.nn.softmax(x * 2.0)
-
-        @tf.function(  # type: ignore[untyped-decorator]
-            input_signature=[tf.TensorSpec((None, 4), tf.float32, name="x")]
-        )
-        def outer(self, x: Any) -> dict[str, Any]:
-            return {"y": self.inner(x)}
-
-    module = Module()
-    tf.saved_model.save(module, str(folder / "model"), signatures=module.outer)
-    return folder / "model"
-
-
-@row("dynamic-size")
-def dynamic_size(folder: Path) -> Path:
+@network("dynamic-size")
+def dynamic_size(keras: Any) -> Any:
     """Height and width are known only at run time."""
-    import keras
-
-    keras.utils.set_random_seed(4)
     image = keras.Input((None, None, 3), name="image")
     x = keras.layers.Conv2D(4, 3, strides=2, padding="same", activation="relu")(image)
     x = keras.layers.Conv2DTranspose(4, 3, strides=2, padding="same")(x)
     mask = keras.layers.Conv2D(1, 1, activation="sigmoid", name="mask")(x)
-    keras.Model(image, mask).export(str(folder / "model"), format="tf_saved_model", verbose=False)
-    return folder / "model"
+    return keras.Model(image, mask)
 
 
-@row("uint8-input", is_slow=False)
-def uint8_input(folder: Path) -> Path:
+@network("uint8-input", is_slow=False)
+def uint8_input(keras: Any) -> Any:
     """Pixels as bytes, rescaled inside."""
-    import keras
-
-    keras.utils.set_random_seed(5)
     pixels = keras.Input((SIZE, SIZE, 3), dtype="uint8", name="pixels")
     x = keras.layers.Rescaling(1 / 255)(pixels)
     x = keras.layers.Conv2D(4, 3, activation="relu")(x)
-    scores = keras.layers.Dense(3)(keras.layers.Flatten()(x))
-    keras.Model(pixels, scores).export(
-        str(folder / "model"), format="tf_saved_model", verbose=False
-    )
-    return folder / "model"
+    return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Flatten()(x)))
 
 
-@row("mixed-float16")
-def mixed_float16(folder: Path) -> Path:
+@network("mixed-float16")
+def mixed_float16(keras: Any) -> Any:
     """Computes in float16, keeps float32 outside."""
-    import keras
-
-    keras.utils.set_random_seed(6)
     policy = keras.DTypePolicy("mixed_float16")
     image = keras.Input((SIZE, SIZE, 3), name="image")
     x = keras.layers.Conv2D(8, 3, activation="relu", dtype=policy)(image)
     x = keras.layers.GlobalAveragePooling2D(dtype=policy)(x)
-    scores = keras.layers.Dense(4, activation="softmax", dtype="float32")(x)
-    keras.Model(image, scores).export(str(folder / "model"), format="tf_saved_model", verbose=False)
-    return folder / "model"
+    return keras.Model(image, keras.layers.Dense(4, activation="softmax", dtype="float32")(x))
 
 
-@row("transposed-and-3d")
-def transposed_and_3d(folder: Path) -> Path:
+@network("transposed-and-3d")
+def transposed_and_3d(keras: Any) -> Any:
     """Transposed, separable and three-dimensional convolutions, and normalisation by groups."""
-    import keras
-
-    keras.utils.set_random_seed(7)
     image = keras.Input((8, 8, 4), name="image")
     x = keras.layers.Conv2DTranspose(4, 3, strides=2, padding="same")(image)
     x = keras.layers.SeparableConv2D(4, 3, padding="same")(x)
@@ -226,7 +167,4 @@ def transposed_and_3d(folder: Path) -> Path:
     cube = keras.layers.Reshape((4, 4, 4, 4))(keras.layers.AveragePooling2D(2)(x))
     cube = keras.layers.Conv3D(2, 3)(cube)
     joined = keras.layers.Concatenate()([flat, keras.layers.Flatten()(cube)])
-    keras.Model(image, keras.layers.Dense(3)(joined)).export(
-        str(folder / "model"), format="tf_saved_model", verbose=False
-    )
-    return folder / "model"
+    return keras.Model(image, keras.layers.Dense(3)(joined))

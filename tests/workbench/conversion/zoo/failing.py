@@ -1,64 +1,55 @@
 """Sources that cannot be converted, each with the fault that it ends in."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .graphs import dropped_out, in_a_session, save
-from .rows import row
+from .convolutional import tf_module
+from .graphs import THREE, Outputs, dropped_out, in_a_session, several_signatures
+from .rows import graph, network, row, save
 from .sequences import as_keras2
 
 
-@row("text-vectorization", code="unsupported_operator", operator="StaticRegexReplace")
-def text_vectorization(folder: Path) -> Path:
+@network("text-vectorization", code="unsupported_operator", operator="StaticRegexReplace")
+def text_vectorization(keras: Any) -> Any:
     """Splits texts into words inside of the model."""
-    import keras
-    import tensorflow as tf
-
-    text = keras.Input((1,), dtype=tf.string, name="text")
+    text = keras.Input((1,), dtype="string", name="text")
     layer = keras.layers.TextVectorization(vocabulary=["a", "b"], output_sequence_length=4)
-    x = keras.layers.Embedding(10, 3)(layer(text))
-    keras.Model(text, keras.layers.Flatten()(x)).export(
-        str(folder / "model"), format="tf_saved_model", verbose=False
-    )
-    return folder / "model"
+    return keras.Model(text, keras.layers.Flatten()(keras.layers.Embedding(10, 3)(layer(text))))
 
 
-@row("decode-jpeg", code="unsupported_operator", operator="DecodeJpeg", node="")
-def decode_jpeg(folder: Path) -> Path:
+@graph(
+    "decode-jpeg",
+    {"files": ([None], "string")},
+    code="unsupported_operator",
+    operator="DecodeJpeg",
+)
+def decode_jpeg(tf: Any, files: Any) -> Outputs:
     """Unpacks images inside of the model."""
-    import tensorflow as tf
 
-    def call(files: Any) -> Mapping[str, Any]:
-        def one(file: Any) -> Any:
-            return tf.image.resize(tf.io.decode_jpeg(file, channels=3), [8, 8])
+    def one(file: Any) -> Any:
+        return tf.image.resize(tf.io.decode_jpeg(file, channels=3), [8, 8])
 
-        return {"image": tf.map_fn(one, files, fn_output_signature=tf.float32)}
-
-    return save(folder, call, files=([None], "string"))
+    return {"image": tf.map_fn(one, files, fn_output_signature=tf.float32)}
 
 
-@row("numpy-function", code="python_operator", operator="PyFunc", is_slow=False)
-def numpy_function(folder: Path) -> Path:
+@graph("numpy-function", {"x": THREE}, code="python_operator", operator="PyFunc", is_slow=False)
+def numpy_function(tf: Any, x: Any) -> Outputs:
     """Calls Python."""
-    import tensorflow as tf
-
-    def call(x: Any) -> Mapping[str, Any]:
-        y = tf.numpy_function(lambda value: value * 2, [x], tf.float32)
-        return {"y": tf.ensure_shape(y, [None, 3])}
-
-    return save(folder, call, x=([None, 3], "float32"))
+    y = tf.numpy_function(lambda value: value * 2, [x], tf.float32)
+    return {"y": tf.ensure_shape(y, [None, 3])}
 
 
-@row("svd", code="unsupported_operator", operator="Svd", node="the_svd", is_slow=False)
-def svd(folder: Path) -> Path:
+@graph(
+    "svd",
+    {"x": ([None, 3, 3], "float32")},
+    code="unsupported_operator",
+    operator="Svd",
+    node="the_svd",
+    is_slow=False,
+)
+def svd(tf: Any, x: Any) -> Outputs:
     """Linear algebra that ONNX has not."""
-    import tensorflow as tf
-
-    def call(x: Any) -> Mapping[str, Any]:
-        return {"s": tf.linalg.svd(x, compute_uv=False, name="the_svd")}
-
-    return save(folder, call, x=([None, 3, 3], "float32"))
+    return {"s": tf.linalg.svd(x, compute_uv=False, name="the_svd")}
 
 
 @row("lambda-layer", code="lambda_layer", is_slow=False)
@@ -71,35 +62,26 @@ def lambda_layer(folder: Path) -> Path:
     return folder / "model.keras"
 
 
-@row("random", code="not_deterministic", is_slow=False)
-def random_noise(folder: Path) -> Path:
+@graph("random", {"x": THREE}, code="not_deterministic", is_slow=False)
+def random_noise(tf: Any, x: Any) -> Outputs:
     """Noise in the answer."""
-    import tensorflow as tf
-
-    def call(x: Any) -> Mapping[str, Any]:
-        return {"y": x + tf.random.normal(tf.shape(x))}
-
-    return save(folder, call, x=([None, 3], "float32"))
+    return {"y": x + tf.random.normal(tf.shape(x))}
 
 
-@row("ambiguous-signature", code="ambiguous_signature", is_slow=False)
-def ambiguous_signature(folder: Path) -> Path:
-    """Two signatures, and nothing says which."""
-    from .graphs import several_signatures
-
-    return several_signatures(folder)
+# Nothing says which of the two signatures.
+row("ambiguous-signature", code="ambiguous_signature", is_slow=False)(several_signatures)
 
 
-@row("same-name", code="same_name", is_slow=False)
-def same_name(folder: Path) -> Path:
+@graph("same-name", {"x": THREE}, code="same_name", is_slow=False)
+def same_name(tf: Any, x: Any) -> Outputs:
     """An input and an output have one name, which ONNX cannot tell apart."""
-    return save(folder, lambda x: {"x": x * 2.0}, x=([None, 3], "float32"))
+    return {"x": x * 2.0}
 
 
 @row("corrupt", code="source_corrupt", is_slow=False)
 def corrupt(folder: Path) -> Path:
     """saved_model.pb is cut off."""
-    path = save(folder, lambda x: {"y": x * 2.0}, x=([None, 3], "float32"))
+    path = save(folder, lambda x: {"y": x * 2.0}, {"x": THREE})
     data = (path / "saved_model.pb").read_bytes()
     (path / "saved_model.pb").write_bytes(data[: len(data) // 2])
     return path
@@ -108,8 +90,6 @@ def corrupt(folder: Path) -> Path:
 @row("weights-lost", code="source_corrupt")
 def weights_lost(folder: Path) -> Path:
     """The weights are gone."""
-    from .convolutional import tf_module
-
     path = tf_module(folder)
     for each in (path / "variables").iterdir():
         each.unlink()

@@ -5,52 +5,38 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .rows import Build, row
+from .rows import Network, network, row
 
 
-def _exported(model: Any, folder: Path) -> Path:
-    model.export(str(folder / "model"), format="tf_saved_model", verbose=False)
-    return folder / "model"
-
-
-def _recurrent(layer: str, *, both_ways: bool = False, steps: int | None = 6) -> Build:
-    def build(folder: Path) -> Path:
-        import keras
-
-        keras.utils.set_random_seed(11)
+def _recurrent(layer: str, *, both_ways: bool = False, steps: int | None = 6) -> Network:
+    def make(keras: Any) -> Any:
         series = keras.Input((steps, 4), name="series")
         inner = getattr(keras.layers, layer)(5, return_sequences=True)
         x = keras.layers.Bidirectional(inner)(series) if both_ways else inner(series)
         x = getattr(keras.layers, layer)(3)(x)
-        return _exported(keras.Model(series, keras.layers.Dense(2)(x)), folder)
+        return keras.Model(series, keras.layers.Dense(2)(x))
 
-    return build
-
-
-row("lstm")(_recurrent("LSTM"))
-row("lstm-any-length")(_recurrent("LSTM", steps=None))
-row("bilstm")(_recurrent("LSTM", both_ways=True))
-row("gru", is_slow=False)(_recurrent("GRU"))
-row("simple-rnn")(_recurrent("SimpleRNN"))
+    return make
 
 
-@row("masked-lstm")
-def masked_lstm(folder: Path) -> Path:
+network("lstm")(_recurrent("LSTM"))
+network("lstm-any-length")(_recurrent("LSTM", steps=None))
+network("bilstm")(_recurrent("LSTM", both_ways=True))
+network("gru", is_slow=False)(_recurrent("GRU"))
+network("simple-rnn")(_recurrent("SimpleRNN"))
+
+
+@network("masked-lstm")
+def masked_lstm(keras: Any) -> Any:
     """Zeros are padding, which the recurrence leaves out."""
-    import keras
-
-    keras.utils.set_random_seed(12)
     ids = keras.Input((6,), dtype="int64", name="ids")
     x = keras.layers.Embedding(50, 4, mask_zero=True)(ids)
-    return _exported(keras.Model(ids, keras.layers.Dense(2)(keras.layers.LSTM(3)(x))), folder)
+    return keras.Model(ids, keras.layers.Dense(2)(keras.layers.LSTM(3)(x)))
 
 
-@row("transformer", is_slow=False)
-def transformer(folder: Path) -> Path:
+@network("transformer", is_slow=False)
+def transformer(keras: Any) -> Any:
     """Attention, normalisation, and the exact GELU, which TensorFlow computes with Erfc."""
-    import keras
-
-    keras.utils.set_random_seed(13)
     tokens = keras.Input((8, 16), name="tokens")
     x = keras.layers.LayerNormalization()(tokens)
     x = keras.layers.Add()([tokens, keras.layers.MultiHeadAttention(2, 8)(x, x)])
@@ -58,29 +44,23 @@ def transformer(folder: Path) -> Path:
     y = keras.layers.Dense(32, activation="gelu")(y)
     x = keras.layers.Add()([x, keras.layers.Dense(16)(y)])
     x = keras.layers.GlobalAveragePooling1D()(x)
-    return _exported(keras.Model(tokens, keras.layers.Dense(3, activation="softmax")(x)), folder)
+    return keras.Model(tokens, keras.layers.Dense(3, activation="softmax")(x))
 
 
-@row("transformer-any-length")
-def transformer_any_length(folder: Path) -> Path:
+@network("transformer-any-length")
+def transformer_any_length(keras: Any) -> Any:
     """Token ids of any number, with a causal mask and the approximate GELU."""
-    import keras
-
-    keras.utils.set_random_seed(14)
     ids = keras.Input((None,), dtype="int32", name="ids")
     x = keras.layers.Embedding(50, 16)(ids)
     x = keras.layers.MultiHeadAttention(2, 8)(x, x, use_causal_mask=True)
     x = keras.layers.Dense(16)(x)
     x = keras.layers.Activation(lambda y: keras.activations.gelu(y, approximate=True))(x)
-    return _exported(keras.Model(ids, keras.layers.Dense(50)(x)), folder)
+    return keras.Model(ids, keras.layers.Dense(50)(x))
 
 
-@row("recommender", is_slow=False)
-def recommender(folder: Path) -> Path:
+@network("recommender", is_slow=False)
+def recommender(keras: Any) -> Any:
     """Several inputs, ids of int64 among them, and several outputs."""
-    import keras
-
-    keras.utils.set_random_seed(15)
     user = keras.Input((1,), dtype="int64", name="user")
     items = keras.Input((3,), dtype="int64", name="items")
     context = keras.Input((4,), name="context")
@@ -91,24 +71,19 @@ def recommender(folder: Path) -> Path:
     rating = keras.layers.Dense(1, name="rating")(x)
     click = keras.layers.Dense(1, activation="sigmoid", name="click")(x)
     match = keras.layers.Dot(1, name="match")([u, i])
-    model = keras.Model(
+    return keras.Model(
         {"user": user, "items": items, "context": context},
         {"rating": rating, "click": click, "match": match},
     )
-    return _exported(model, folder)
 
 
-@row("string-lookup", is_slow=False)
-def string_lookup(folder: Path) -> Path:
+@network("string-lookup", is_slow=False)
+def string_lookup(keras: Any) -> Any:
     """Words to places in a vocabulary, then to numbers; ONNX Runtime only."""
-    import keras
-    import tensorflow as tf
-
-    keras.utils.set_random_seed(16)
-    words = keras.Input((3,), dtype=tf.string, name="words")
+    words = keras.Input((3,), dtype="string", name="words")
     lookup = keras.layers.StringLookup(vocabulary=["apple", "pear", "plum"])
     x = keras.layers.Embedding(5, 4)(lookup(words))
-    return _exported(keras.Model(words, keras.layers.Flatten()(x)), folder)
+    return keras.Model(words, keras.layers.Flatten()(x))
 
 
 @row("keras2-lstm", is_slow=False)
