@@ -2,9 +2,7 @@
 
 import csv
 import shlex
-from itertools import pairwise
-
-import pytest
+from itertools import pairwise, product
 
 from serve.workbench.conversion.plans.arguments import Options, as_line, docker, major_of, trtexec
 from serve.workbench.conversion.plans.facts import Hardware
@@ -45,29 +43,16 @@ def test_trtexec_eleven_knows_nothing_but_strong_types() -> None:
     assert words == ("--onnx=m.onnx", "--saveEngine=m.plan", "--skipInference")
 
 
-@pytest.mark.parametrize("major", [10, 11])
-@pytest.mark.parametrize("tf32", [False, True])
-@pytest.mark.parametrize("hardware", list(Hardware))
-def test_no_flag_ever_chooses_a_precision(major: int, tf32: bool, hardware: Hardware) -> None:
-    words = trtexec(
-        Options(PROFILES, tf32, True, hardware, 1, "c"), onnx="m", plan="p", major=major
-    )
-    refused = (
-        "--fp16",
-        "--bf16",
-        "--int8",
-        "--fp8",
-        "--best",
-        "--precision",
-        "--calib",
-        "--layerP",
-    )
-    assert not [word for word in words if word.startswith(refused)]
+def test_no_flag_ever_chooses_a_precision() -> None:
+    refused = ("--fp16", "--bf16", "--int8", "--fp8", "--best", "--precision", "--calib")
+    for major, tf32, hardware in product((10, 11), (False, True), Hardware):
+        options = Options(PROFILES, tf32, True, hardware, 1, "c")
+        words = trtexec(options, onnx="m", plan="p", major=major)
+        assert not [word for word in words if word.startswith((*refused, "--layerP"))]
 
 
-@pytest.mark.parametrize(
-    ("image", "major"),
-    [
+def test_the_tag_of_an_image_tells_its_tensorrt() -> None:
+    for image, major in (
         (IMAGE, 11),
         ("nvcr.io/nvidia/tritonserver:26.06-py3", 11),
         ("nvcr.io/nvidia/tritonserver:26.05-py3", 10),
@@ -75,10 +60,8 @@ def test_no_flag_ever_chooses_a_precision(major: int, tf32: bool, hardware: Hard
         ("registry:5000/triton:27.01", 11),
         ("registry:5000/triton", 10),
         ("registry/triton@sha256:" + "26" * 32, 10),
-    ],
-)
-def test_the_tag_of_an_image_tells_its_tensorrt(image: str, major: int) -> None:
-    assert major_of(image) == major
+    ):
+        assert major_of(image) == major, image
 
 
 def test_docker_gives_the_kit_and_nothing_else() -> None:
@@ -86,7 +69,6 @@ def test_docker_gives_the_kit_and_nothing_else() -> None:
     line = as_line(words)
     assert shlex.split(line) == list(words)
     assert words[-4:] == (IMAGE, "python3", "/kit/onsite.py", "/kit")
-    pairs = set(pairwise(words))
     assert {
         ("--gpus", "all"),
         ("--network", "none"),
@@ -95,13 +77,13 @@ def test_docker_gives_the_kit_and_nothing_else() -> None:
         ("--security-opt", "no-new-privileges"),
         ("--mount", "type=bind,source=/kits/digits,target=/kit"),
         ("--env", f"IMAGE={IMAGE}"),
-    } <= pairs
+    } <= set(pairwise(words))
     assert "--read-only" in words
     assert "--privileged" not in words
 
 
-@pytest.mark.parametrize("kit", ["/my kits/a", "/a,b", '/a"b', "/a'b;rm -rf $HOME", "/ä:ö"])
-def test_a_folder_of_any_name_reaches_docker_whole(kit: str) -> None:
-    words = shlex.split(as_line(docker(kit, image=IMAGE, user=1, group=1)))
-    mount = words[words.index("--mount") + 1]
-    assert next(csv.reader([mount])) == ["type=bind", f"source={kit}", "target=/kit"]
+def test_a_folder_of_any_name_reaches_docker_whole() -> None:
+    for kit in ("/my kits/a", "/a,b", '/a"b', "/a'b;rm -rf $HOME", "/ä:ö"):
+        words = shlex.split(as_line(docker(kit, image=IMAGE, user=1, group=1)))
+        mount = words[words.index("--mount") + 1]
+        assert next(csv.reader([mount])) == ["type=bind", f"source={kit}", "target=/kit"]

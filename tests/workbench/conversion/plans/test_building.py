@@ -1,6 +1,5 @@
 """Building through TensorRT's API, with a TensorRT that is played: order, flags and faults."""
 
-import ctypes
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,19 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 from serve.core.errors import ConversionFailed, GateRefused
-from serve.workbench.conversion.plans import engine
 from serve.workbench.conversion.plans.arguments import Options
 from serve.workbench.conversion.plans.builder import PlanOrder, build, network_flags, proven
-from serve.workbench.conversion.plans.engine import PlanModel
+from serve.workbench.conversion.plans.engine import GpuMemory, PlanModel
 from serve.workbench.conversion.plans.facts import Hardware, PlanFacts
 from serve.workbench.conversion.plans.onsite import Failed
 from serve.workbench.conversion.plans.profiles import parse_profile
 from serve.workbench.conversion.request import Precision
 
 from .kit_scene import DEVICE, HEADER, case, doubling
-from .played_tensorrt import LAYERS, Library, Logger, Memory, OlderError, ParserError
+from .played_tensorrt import Driver, Library, Logger, OlderError, ParserError
 
 PROFILE = parse_profile("x=1x3:8x3:8x3")
 
@@ -37,24 +36,27 @@ def built(order: PlanOrder, library: Library) -> PlanFacts:
 
 
 def fault(order: PlanOrder, library: Library) -> ConversionFailed:
-    with pytest.raises(ConversionFailed) as refused:
-        built(order, library)
+    refused = refusal(ConversionFailed, built, order, library)
     assert not order.plan.exists()
-    return refused.value
+    return refused
 
 
-def test_a_plan_is_written_and_says_what_it_is(order: PlanOrder) -> None:
-    facts = built(order, Library())
+def loaded(driver: Driver, *, plan: bytes = HEADER, on_host: str = "") -> PlanModel:
+    """A plan that is run in the memory of this driver."""
+    logger: Any = Logger()
+    return PlanModel(Library(on_host=on_host), plan, logger, GpuMemory(lambda name: driver))
+
+
+def test_a_plan_of_a_strongly_typed_network_is_written_and_says_what_it_is(
+    order: PlanOrder,
+) -> None:
+    library = Library()
+    facts = built(order, library)
     assert order.plan.read_bytes() == HEADER
     assert (facts.tensorrt, facts.compute_capability, facts.device) == ("10.13.2.6", *DEVICE)
     assert (facts.image, facts.size, facts.profiles) == ("triton", len(HEADER), (PROFILE,))
-
-
-def test_the_network_is_strongly_typed_and_computes_in_full_precision(order: PlanOrder) -> None:
-    library = Library()
-    built(order, library)
     assert library.flags == 1 << 1
-    assert library.config.flags == set()
+    assert library.config.flags == set()  # in full precision
     (profile,) = library.config.profiles
     assert profile.shapes == {"x": ((1, 3), (8, 3), (8, 3))}
 
@@ -121,81 +123,38 @@ def test_a_profile_that_tensorrt_does_not_take_is_named(order: PlanOrder) -> Non
 
 def test_layers_of_another_precision_are_found_out(order: PlanOrder) -> None:
     facts = built(order, Library())
-    model = PlanModel(Library(), HEADER, Logger(), Memory())  # type: ignore[arg-type]
-    told = model.layers({"x": (8, 3)})
+    told = loaded(Driver()).layers({"x": (8, 3)})
     assert dict(proven(facts, told).layers) == {"fp32": 1}
-    assert LAYERS["Layers"]
-    with pytest.raises(GateRefused) as refused:
-        proven(replace(facts, precision=Precision.INT8), told)
-    assert refused.value.code == "precision_missing"
+    refused = refusal(GateRefused, proven, replace(facts, precision=Precision.INT8), told)
+    assert refused.code == "precision_missing"
 
 
-def test_a_plan_answers_a_case_and_gives_all_memory_back() -> None:
-    memory = Memory()
-    model = PlanModel(Library(), HEADER, Logger(), memory)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("on_host", "allocated"), [("", 2), ("x", 1), ("y", 1), ("xy", 0)])
+def test_a_plan_answers_a_case_with_shapes_in_the_memory_of_the_process(
+    on_host: str, allocated: int
+) -> None:
+    driver = Driver()
     asked = case()
-    answer = model(asked.inputs)
+    answer = loaded(driver, on_host=on_host)(asked.inputs)
     assert np.array_equal(answer["y"], asked.outputs["y"])
-    assert not memory.taken
-
-
-@pytest.mark.parametrize(("on_host", "taken"), [("", 2), ("x", 1), ("y", 1), ("xy", 0)])
-def test_the_values_of_a_shape_lie_in_the_memory_of_the_process(on_host: str, taken: int) -> None:
-    memory = Memory()
-    model = PlanModel(Library(on_host=on_host), HEADER, Logger(), memory)  # type: ignore[arg-type]
-    asked = case()
-    assert np.array_equal(model(asked.inputs)["y"], asked.outputs["y"])
-    assert memory.asked == taken and not memory.taken
+    assert driver.allocated == allocated and not driver.blocks
 
 
 def test_a_shape_outside_of_the_profile_is_told_with_its_input() -> None:
-    memory = Memory()
-    model = PlanModel(Library(), HEADER, Logger(), memory)  # type: ignore[arg-type]
+    driver = Driver()
     with pytest.raises(ConversionFailed, match=r"rejects shape \[9, 3\] for input 'x'"):
-        model({"x": np.zeros((9, 3), np.float32)})
-    assert not memory.taken
+        loaded(driver)({"x": np.zeros((9, 3), np.float32)})
+    assert not driver.blocks
 
 
 def test_a_plan_that_cannot_be_read_back_is_no_plan() -> None:
-    with pytest.raises(ConversionFailed) as refused:
-        PlanModel(Library(), b"", Logger(), Memory())  # type: ignore[arg-type]
-    assert refused.value.code == "trt_build_failed"
-
-
-class Driver:
-    """Plays libcuda: the GPU's memory is this process's. `code` is what it answers to all."""
-
-    def __init__(self, code: int = 0) -> None:
-        self.blocks: dict[int, Any] = {}
-        self._code = code
-
-    def __getattr__(self, name: str) -> Any:
-        assert name.startswith("cu")
-        return lambda *words: self._code
-
-    def cuMemAlloc_v2(self, address: Any, size: Any) -> int:
-        block = ctypes.create_string_buffer(size.value)
-        address._obj.value = ctypes.addressof(block)
-        self.blocks[address._obj.value] = block
-        return self._code
-
-    def cuMemcpyHtoD_v2(self, there: Any, here: Any, size: Any) -> int:
-        ctypes.memmove(there.value, here.value, size.value)
-        return self._code
-
-    def cuMemcpyDtoH_v2(self, here: Any, there: Any, size: Any) -> int:
-        ctypes.memmove(here.value, there.value, size.value)
-        return self._code
-
-    def cuMemFree_v2(self, address: Any) -> int:
-        del self.blocks[address.value]
-        return self._code
+    assert refusal(ConversionFailed, loaded, Driver(), plan=b"").code == "trt_build_failed"
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3)])
 def test_arrays_go_to_the_gpu_and_back_whatever_their_shape(shape: tuple[int, ...]) -> None:
     driver = Driver()
-    memory = engine.GpuMemory(lambda name: driver)
+    memory = GpuMemory(lambda name: driver)
     array = np.full(shape, 7.5, np.float32)
     address, back = memory.put(array), np.zeros(shape, np.float32)
     memory.fetch(address, back)
@@ -206,4 +165,4 @@ def test_arrays_go_to_the_gpu_and_back_whatever_their_shape(shape: tuple[int, ..
 
 def test_an_error_of_the_driver_is_told_by_its_number() -> None:
     with pytest.raises(Failed, match="CUDA error 2"):
-        engine.GpuMemory(lambda name: Driver(2))
+        GpuMemory(lambda name: Driver(2))

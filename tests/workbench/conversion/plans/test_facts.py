@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-import pytest
+from refusals import refusal
 
 from serve.core.errors import GateRefused, Invalid
 from serve.core.flavours import Machine, VersionFlavours
@@ -21,26 +21,21 @@ FACTS = PlanFacts(
 BASE = parse('backend: "onnxruntime" max_batch_size: 32')
 
 
-def test_a_plan_runs_on_its_own_tensorrt_and_gpu_alone() -> None:
+def test_a_plan_runs_on_its_own_tensorrt_and_gpu_alone_unless_it_is_compatible() -> None:
+    def runs(facts: PlanFacts, capability: str, tensorrt: str) -> bool:
+        return not facts.needs.lacking(Machine(capability, tensorrt, gpu=True))
+
+    assert (FACTS.name, FACTS.file) == ("plan-sm90", "model.plan-sm90.plan")
     flavour = FACTS.flavour({})
-    assert (flavour.name, flavour.file) == ("plan-sm90", "model.plan-sm90.plan")
-    assert not flavour.needs.lacking(Machine("9.0", "10.13.2", gpu=True))
-    assert flavour.needs.lacking(Machine("8.0", "10.13.2", gpu=True))
-    assert flavour.needs.lacking(Machine("9.0", "10.13.3", gpu=True))
-    assert flavour.needs.lacking(Machine())
-
-
-def test_a_version_compatible_plan_runs_on_the_same_major_version() -> None:
-    needs = replace(FACTS, version_compatible=True).needs
-    assert not needs.lacking(Machine("9.0", "10.14.1", gpu=True))
-    assert needs.lacking(Machine("9.0", "11.1.0", gpu=True))
-
-
-def test_a_hardware_compatible_plan_runs_from_ampere_on() -> None:
+    assert (flavour.name, flavour.file, flavour.needs) == (FACTS.name, FACTS.file, FACTS.needs)
+    assert runs(FACTS, "9.0", "10.13.2")
+    assert not runs(FACTS, "8.0", "10.13.2") and not runs(FACTS, "9.0", "10.13.3")
+    assert FACTS.needs.lacking(Machine())
+    versions = replace(FACTS, version_compatible=True)
+    assert runs(versions, "9.0", "10.14.1") and not runs(versions, "9.0", "11.1.0")
     wide = replace(FACTS, hardware=Hardware.AMPERE)
     assert (wide.name, wide.file) == ("plan-ampere+", "model.plan-ampere-plus.plan")
-    assert not wide.needs.lacking(Machine("8.6", "10.13.2", gpu=True))
-    assert wide.needs.lacking(Machine("7.5", "10.13.2", gpu=True))
+    assert runs(wide, "8.6", "10.13.2") and not runs(wide, "7.5", "10.13.2")
 
 
 def test_facts_and_flavours_survive_their_files() -> None:
@@ -50,9 +45,8 @@ def test_facts_and_flavours_survive_their_files() -> None:
     assert VersionFlavours.parse(listed.text()) == listed
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_facts_that_cannot_be_are_refused() -> None:
+    for change in (
         {"compute_capability": "../../etc"},
         {"compute_capability": 9},
         {"tensorrt": ""},
@@ -60,38 +54,28 @@ def test_facts_and_flavours_survive_their_files() -> None:
         {"layers": 3},
         {"precision": "fp4"},
         {"another": 1},
-    ],
-)
-def test_facts_that_cannot_be_are_refused(change: dict[str, object]) -> None:
-    with pytest.raises(Invalid):
-        PlanFacts.from_json(FACTS.to_json() | change)
+    ):
+        refusal(Invalid, PlanFacts.from_json, FACTS.to_json() | change)
 
 
-@pytest.mark.parametrize(
-    ("layers", "counts"),
-    [
+def test_layers_are_counted_by_what_they_give() -> None:
+    layers: list[tuple[object, dict[str, int]]] = [
         ([{"Outputs": [{"Format/Datatype": "Row major linear FP32"}]}], {"fp32": 1}),
         ([{"Outputs": [{"Format/Datatype": "Half"}]}, {"Outputs": []}], {"fp16": 1, "other": 1}),
         ([{"Outputs": [{"Datatype": "Int8", "Format": "NC/32HW32"}]}], {"int8": 1}),
         ([{"Outputs": [{"Format/Datatype": "N/A due to dynamic shapes"}]}], {}),
         (["conv1"], {}),
-    ],
-)
-def test_layers_are_counted_by_what_they_give(layers: object, counts: dict[str, int]) -> None:
-    assert dict(layers_of(json.dumps({"Layers": layers}))) == counts
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"Layers": 3}', "{", "null"])
-def test_what_the_inspector_does_not_tell_is_nothing(text: str) -> None:
-    assert not layers_of(text)
+    ]
+    for given, counts in layers:
+        assert dict(layers_of(json.dumps({"Layers": given}))) == counts
+    for text in ("", "[]", "{}", '{"Layers": 3}', "{", "null"):  # the inspector tells nothing
+        assert not layers_of(text), text
 
 
 def test_a_plan_without_a_layer_of_the_wanted_type_is_refused() -> None:
-    with pytest.raises(
-        GateRefused, match="no layer of the plan computes in fp16; its layers: 5 in fp32"
-    ) as refused:
-        require_precision(Precision.FP16, {"fp32": 5})
-    assert refused.value.code == "precision_missing"
+    refused = refusal(GateRefused, require_precision, Precision.FP16, {"fp32": 5})
+    assert refused.code == "precision_missing"
+    assert "no layer of the plan computes in fp16; its layers: 5 in fp32" in str(refused)
     require_precision(Precision.FP16, {"fp32": 5, "fp16": 1})
     require_precision(Precision.FP32, {"fp32": 5})
     require_precision(Precision.INT8, {})  # nothing is known

@@ -1,9 +1,11 @@
 """The Job: one GPU of the right kind, the serving image, and nothing that it does not need."""
 
+import re
+from dataclasses import replace
 from typing import Any
 
-import pytest
 import yaml
+from refusals import refusal
 
 from serve.core.errors import Invalid
 from serve.workbench.conversion.plans.job import PlanPlace, manifest
@@ -12,8 +14,7 @@ PLACE = PlanPlace("nvcr.io/nvidia/tritonserver:26.07-py3", "models", "digits-kit
 
 
 def job(name: str = "digits", **changes: Any) -> Any:
-    known = {key: getattr(PLACE, key) for key in ("image", "claim", "folder")}
-    return yaml.safe_load(manifest(name, PlanPlace(**{**known, **changes})))
+    return yaml.safe_load(manifest(name, replace(PLACE, **changes)))
 
 
 def pod(**changes: Any) -> Any:
@@ -65,16 +66,12 @@ def test_it_has_no_right_and_writes_only_into_the_kit() -> None:
     assert found["volumes"][0]["persistentVolumeClaim"] == {"claimName": "models"}
 
 
-@pytest.mark.parametrize("name", ["digits", "My_Model.v2", "x" * 100, "é"])
-def test_any_name_of_a_model_makes_a_name_for_kubernetes(name: str) -> None:
-    found = job(name)["metadata"]["name"]
-    assert found.startswith("plan-") or found == "plan"
-    assert len(found) <= 63
-    assert set(found) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-    assert not found.endswith("-")
+def test_any_name_of_a_model_makes_a_name_for_kubernetes() -> None:
+    for name in ("digits", "My_Model.v2", "x" * 100, "é"):
+        assert re.fullmatch(r"plan(-[a-z0-9]+)*", job(name)["metadata"]["name"])
+        assert len(job(name)["metadata"]["name"]) <= 63
 
 
-@pytest.mark.parametrize("folder", ["", "/", "../other", "a/../../b"])
-def test_a_folder_outside_of_the_volume_is_refused(folder: str) -> None:
-    with pytest.raises(Invalid):
-        manifest("digits", PlanPlace(PLACE.image, "models", folder))
+def test_a_folder_outside_of_the_volume_is_refused() -> None:
+    for folder in ("", "/", "../other", "a/../../b"):
+        refusal(Invalid, manifest, "digits", replace(PLACE, folder=folder))

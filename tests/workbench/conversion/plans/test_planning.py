@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refusal
 
 from serve.core.errors import ConversionFailed
 from serve.workbench.conversion.limits import ConversionLimits
@@ -44,25 +45,22 @@ def test_a_file_that_tensorrt_can_take_is_told_by_its_precision(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_node_that_tensorrt_cannot_take_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConversionFailed) as refused:
-        looked_at(doubling("BitwiseNonsense"), tmp_path)
-    assert refused.value.code == "trt_unsupported"
-    assert (refused.value.operator, refused.value.node) == ("BitwiseNonsense", "twice")
+    refused = refusal(ConversionFailed, looked_at, doubling("BitwiseNonsense"), tmp_path)
+    assert refused.code == "trt_unsupported"
+    assert (refused.operator, refused.node) == ("BitwiseNonsense", "twice")
 
 
-@pytest.mark.parametrize("model", [b"\xff\xff nothing", doubling()[:40], doubling("QLinearMatMul")])
-def test_a_file_that_is_broken_is_a_fault_and_no_traceback(tmp_path: Path, model: bytes) -> None:
-    with pytest.raises(ConversionFailed) as refused:
-        looked_at(model, tmp_path)
-    assert refused.value.code == "source_corrupt"
-    assert "Traceback" not in refused.value.why
+def test_a_file_that_is_broken_is_a_fault_and_no_traceback(tmp_path: Path) -> None:
+    for model in (b"\xff\xff nothing", doubling()[:40], doubling("QLinearMatMul")):
+        refused = refusal(ConversionFailed, looked_at, model, tmp_path)
+        assert refused.code == "source_corrupt"
+        assert "Traceback" not in refused.why
 
 
 def test_without_tensorrt_no_plan_is_built_here(tmp_path: Path) -> None:
     """TensorRT is no part of the environment that tests run in."""
     assert not can_build_here()
     wanted = WantedPlan(tmp_path / "model.onnx", Options(), Precision.FP32)
-    with pytest.raises(ConversionFailed) as refused:
-        asyncio.run(build_here(wanted, tmp_path / "work", limits=LIMITS, on_event=print))
-    assert refused.value.code == "trt_missing"
+    building = build_here(wanted, tmp_path / "work", limits=LIMITS, on_event=print)
+    assert refusal(ConversionFailed, asyncio.run, building).code == "trt_missing"
     assert not (tmp_path / "work").exists()
