@@ -2,14 +2,20 @@
 
 import numpy as np
 import pytest
-from workbench.conversion.gate.plain_models import code, judge, samples_of, softmax, step
+from workbench.conversion.gate.plain_models import (
+    WEIGHTS,
+    code,
+    judge,
+    samples_of,
+    softmax,
+    step,
+)
 
-from serve.workbench.conversion.gate import Labelled
+from serve.workbench.conversion.gate import InputSamples, Labelled
 from serve.workbench.conversion.gate.calibration import divide
 from serve.workbench.conversion.report import GateStep
 from serve.workbench.conversion.request import Precision
 
-WEIGHTS = np.random.default_rng(7).standard_normal((4, 3)).astype(np.float32)
 OFFSETS = np.array([1, 0, 0], dtype=np.float32)  # by which place 0 wins where inputs are small
 
 
@@ -62,8 +68,6 @@ def test_what_is_held_back_is_drawn_from_all_of_a_sorted_file():
 
 
 def test_an_input_of_several_rows_for_each_sample_is_divided_by_samples():
-    from serve.workbench.conversion.gate import InputSamples
-
     pairs = InputSamples(
         {"x": np.arange(200), "c": np.ones(3)}, {"x": 2, "c": 0}, 100, is_joinable=False
     )
@@ -72,25 +76,19 @@ def test_an_input_of_several_rows_for_each_sample_is_divided_by_samples():
     assert back.arrays["c"].tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("given", "labels", "why"),
-    [
+def test_too_few_rows_verify_nothing():
+    for given, labels, why in (
         (None, 0, "there are no samples and no labelled rows"),
         (99, 0, "there are 99 samples (at least 100 needed)"),
         (None, 49, "there are 49 labelled rows (at least 50 needed)"),
-        (
-            3,
-            2,
-            "there are 3 samples (at least 100 needed) and 2 labelled rows (at least 50 needed)",
-        ),
+        (3, 2, "there are 3 samples (at least 100 needed)"
+         " and 2 labelled rows (at least 50 needed)"),
         (100, 0, ""),
         (None, 50, ""),
         (3, 50, ""),
-    ],
-)
-def test_too_few_rows_verify_nothing(given, labels, why):
-    samples = None if given is None else samples_of(rows(given))
-    assert divide(samples, labelled(labels) if labels else None, 0).lacks == why
+    ):  # fmt: skip
+        samples = None if given is None else samples_of(rows(given))
+        assert divide(samples, labelled(labels) if labels else None, 0).lacks == why
 
 
 def test_samples_that_are_scaled_once_more_are_refused():

@@ -53,12 +53,10 @@ def made(name: str, largest: int | None) -> tuple[Any, Any]:
     one = report(model={**report().model, **facts}, is_batched=verdict.is_batched)
     one = replace(one, request=replace(one.request, max_batch_size=largest))
     shapes = {name: array.shape for name, array in verdict.cases[0].inputs.items()}
-    text = configuration("m", one, shapes)
-    assert (
-        lint(LintSubject("m", parse(text), (VersionFile("1/model.onnx", 1, "ab" * 32),), wanted))
-        == ()
-    )
-    return verdict, parse(text).message
+    config = parse(configuration("m", one, shapes))
+    files = (VersionFile("1/model.onnx", 1, "ab" * 32),)
+    assert lint(LintSubject("m", config, files, wanted)) == ()
+    return verdict, config.message
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -66,9 +64,8 @@ def test_what_has_no_dimension_besides_the_rows_is_not_batched_and_keeps_its_sha
     name: str,
 ) -> None:
     verdict, message = made(name, None)
-    assert (message.max_batch_size > 0) is MODELS[name][3]
-    assert verdict.is_batched is MODELS[name][3]
-    assert agree(verdict, message)
+    assert (message.max_batch_size > 0) is verdict.is_batched is MODELS[name][3]
+    assert_agree(verdict, message)
 
 
 @pytest.mark.parametrize("largest", [0, 1, 8])
@@ -78,17 +75,14 @@ def test_with_batches_that_were_asked_for_golden_cases_have_a_second_dimension(
 ) -> None:
     verdict, message = made(name, largest)
     assert message.max_batch_size == largest
-    assert agree(verdict, message)
+    assert_agree(verdict, message)
 
 
-def agree(verdict: Any, message: Any) -> bool:
-    """Whether Triton would take and give tensors of the shapes in every golden case."""
+def assert_agree(verdict: Any, message: Any) -> None:
+    """Triton would take and give tensors of the shapes in every golden case."""
     batch = [-1] if message.max_batch_size else []
-    return all(
-        len(array.shape) == len(wanted)
-        and all(want in (-1, have) for want, have in zip(wanted, array.shape, strict=True))
-        for case in verdict.cases
-        for specs, arrays in ((message.input, case.inputs), (message.output, case.outputs))
-        for spec in specs
-        for array, wanted in [(arrays[spec.name], [*batch, *spec.dims])]
-    )
+    for case in verdict.cases:
+        arrays = case.inputs | case.outputs
+        for spec in (*message.input, *message.output):
+            pairs = zip([*batch, *spec.dims], arrays[spec.name].shape, strict=True)
+            assert all(want in (-1, have) for want, have in pairs), spec

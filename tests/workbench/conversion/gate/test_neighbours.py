@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from workbench.conversion.gate.plain_models import DENSE, dense, judge, signature, step
+from workbench.conversion.gate.plain_models import dense, judge, samples_of, signature, step
 
-from serve.workbench.conversion.gate import InputSamples
 from serve.workbench.conversion.report import GateStep
 
 
@@ -25,27 +24,23 @@ def sorted_rows(inputs):
     return {"y": np.sort(dense(inputs)["y"], axis=0)}
 
 
-@pytest.mark.parametrize("model", [centred, scaled_to_the_largest, sorted_rows])
-def test_rows_that_depend_on_each_other_are_not_batched(model):
+def placed(inputs):
+    y = dense(inputs)["y"]
+    return {"y": y + np.arange(len(y), dtype=np.float32)[:, None]}
+
+
+@pytest.mark.parametrize("model", [centred, scaled_to_the_largest, sorted_rows, placed])
+def test_rows_that_depend_on_each_other_or_on_their_place_are_not_batched(model):
     verdict = judge(model, model)
     assert verdict.passed and not verdict.is_batched
     assert "no batching: source: 'y'" in step(verdict, GateStep.BATCH).summary
 
 
-def test_a_row_that_depends_on_its_place_is_not_batched():
-    def placed(inputs):
-        y = dense(inputs)["y"]
-        return {"y": y + np.arange(len(y), dtype=np.float32)[:, None]}
-
-    assert not judge(placed, placed).is_batched
-
-
 def test_rows_that_do_not_depend_are_batched():
     verdict = judge(dense, dense)
     assert verdict.is_batched
-    assert (
-        step(verdict, GateStep.BATCH).summary == "5 rows give the same results alone and in a batch"
-    )
+    summary = "5 rows give the same results alone and in a batch"
+    assert step(verdict, GateStep.BATCH).summary == summary
 
 
 @pytest.mark.parametrize(
@@ -92,7 +87,6 @@ def test_the_users_samples_are_asked_for_it_as_well():
         y = dense(inputs)["y"]
         return {"y": y + np.float32(np.sum(inputs["x"][:, 0] == 9) > 1)}
 
-    given = np.full((3, 4), 9, dtype=np.float32)
-    samples = InputSamples({"x": given}, {"x": 1}, 3, True)
-    assert judge(only_with_nines, only_with_nines, DENSE).is_batched
-    assert not judge(only_with_nines, only_with_nines, DENSE, samples=samples).is_batched
+    samples = samples_of(np.full((3, 4), 9, dtype=np.float32))
+    assert judge(only_with_nines, only_with_nines).is_batched
+    assert not judge(only_with_nines, only_with_nines, samples=samples).is_batched

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refusal
 from workbench.conversion.gate.plain_models import signature
 
 from serve.core.errors import ConversionFailed
@@ -17,21 +18,16 @@ def archive(tmp_path, **arrays):
 
 
 def refused(read, path, of=TWO):
-    with pytest.raises(ConversionFailed) as error:
-        read(path, of)
-    assert error.value.code == "samples_invalid"
-    return error.value.why
+    error = refusal(ConversionFailed, read, path, of)
+    assert error.code == "samples_invalid"
+    return error.why
 
 
-def test_samples_get_the_datatypes_of_the_model(tmp_path):
+def test_samples_get_the_datatypes_of_the_model_and_come_in_calls_of_a_size(tmp_path):
     path = archive(tmp_path, x=np.ones((5, 2)), ids=np.arange(5, dtype=np.int32))
     samples = read_samples(path, TWO)
     assert samples.count == 5
     assert (samples.arrays["x"].dtype, samples.arrays["ids"].dtype) == (np.float32, np.int64)
-
-
-def test_samples_come_in_calls_of_a_size(tmp_path):
-    samples = read_samples(archive(tmp_path, x=np.ones((5, 2)), ids=np.arange(5)), TWO)
     assert [call["ids"].tolist() for call in samples.calls(2)] == [[0, 1], [2, 3], [4]]
     assert samples.count_calls(2) == 3
 
@@ -67,16 +63,13 @@ def test_samples_that_do_not_fit_are_refused(tmp_path, arrays, said):
     assert said in refused(read_samples, archive(tmp_path, **arrays))
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
+def test_a_file_that_is_none_and_a_pickle_are_refused(tmp_path):
     path = tmp_path / "samples.npz"
     path.write_bytes(b"PK\x03\x04 and no more")
     assert "NPZ" in refused(read_samples, path)
     assert refused(read_samples, tmp_path / "missing.npz")
-
-
-def test_a_pickle_is_refused(tmp_path):
-    path = archive(tmp_path, x=np.array([{"code": 1}], dtype=object), ids=np.arange(1))
-    assert refused(read_samples, path)
+    pickled = np.array([{"code": 1}], dtype=object)
+    assert refused(read_samples, archive(tmp_path, x=pickled, ids=np.arange(1)))
 
 
 @pytest.mark.parametrize(

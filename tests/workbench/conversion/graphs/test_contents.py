@@ -11,7 +11,7 @@ from serve.workbench.conversion.request import Precision
 from .graph_models import digits, floats, model, node, value
 
 
-def pair(name: str, kind: int = 0) -> list:
+def pair(name: str) -> list:
     """A Q/DQ pair around a tensor."""
     return [
         node("QuantizeLinear", f"{name} scale zero", f"{name}_q"),
@@ -22,11 +22,7 @@ def pair(name: str, kind: int = 0) -> list:
 def scaled(zero: int = 0):
     return model(
         [*pair("x"), *pair("w"), node("Transpose", "w_dq", "t"), node("MatMul", "x_dq t", "y")],
-        {
-            "w": floats(4, 4),
-            "scale": np.array(0.1, np.float32),
-            "zero": np.array(zero, np.int8),
-        },
+        {"w": floats(4, 4), "scale": np.float32(0.1), "zero": np.int8(zero)},
     )
 
 
@@ -47,14 +43,10 @@ def test_a_model_without_products_holds_no_precision():
     assert not check_precision(empty, Precision.INT8).passed
 
 
-def test_int8_is_seen_through_moves():
-    assert contents(scaled())["compute"] == {"int8": 1}
-    assert contents(scaled())["qdq_pairs"] == 2
-    assert contents(scaled())["quantised_weights"] == 1
+def test_int8_is_seen_through_moves_and_has_zero_points_of_zero():
+    found = contents(scaled())
+    assert (found["compute"], found["qdq_pairs"], found["quantised_weights"]) == ({"int8": 1}, 2, 1)
     assert check_precision(scaled(), Precision.INT8).passed
-
-
-def test_a_zero_point_that_is_not_zero_is_not_what_was_asked_for():
     result = check_precision(scaled(zero=3), Precision.INT8)
     assert not result.passed
     assert result.summary == "1 compute nodes: 1 in INT8; 4 zero points are not 0"
@@ -73,8 +65,10 @@ def test_casts_alone_are_no_fp16():
     assert check_precision(made, Precision.FP16).code == "precision_missing"
 
 
-@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
-def test_products_in_bodies_count(kind):
+@pytest.mark.parametrize(
+    ("kind", "word"), [(TensorProto.FLOAT, "fp32"), (TensorProto.FLOAT16, "fp16")]
+)
+def test_products_in_bodies_count(kind, word):
     weight = helper.make_tensor("w", kind, (4, 4), [1.0] * 16)
     branches = [
         helper.make_graph([node("MatMul", f"x {w}", out)], out, [], [value(out, kind, None)], own)
@@ -83,10 +77,9 @@ def test_products_in_bodies_count(kind):
     made = model(
         [node("If", "is_one", "y", then_branch=branches[0], else_branch=branches[1])],
         {"is_one": np.array(True)},
-        inputs={"x": (kind, ("batch", 4)) if kind != TensorProto.FLOAT else ("batch", 4)},
-        outputs={"y": (kind, ("batch", 4)) if kind != TensorProto.FLOAT else ("batch", 4)},
+        inputs={"x": (kind, ("batch", 4))},
+        outputs={"y": (kind, ("batch", 4))},
     )
-    word = "fp16" if kind == TensorProto.FLOAT16 else "fp32"
     assert contents(made)["compute"] == {word: 2}
 
 

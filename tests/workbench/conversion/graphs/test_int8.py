@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
+from refusals import refusal
 
 from serve.core.errors import ConversionFailed
 from serve.workbench.conversion.graphs.contents import check_precision, contents
@@ -31,13 +32,8 @@ def test_digits_keeps_its_accuracy_and_computes_in_int8():
     assert abs(accuracy(small) - accuracy(digits())) <= 0.005
     assert list(small.graph.input) == list(digits().graph.input)
     assert list(small.graph.output) == list(digits().graph.output)
-    assert contents(small) == {
-        "compute": {"int8": 3},
-        "qdq_pairs": 6,
-        "zero_points": 0,
-        "quantised_weights": 3,
-        "casts": 0,
-    }
+    counts = {"qdq_pairs": 6, "zero_points": 0, "quantised_weights": 3, "casts": 0}
+    assert contents(small) == {"compute": {"int8": 3}, **counts}
     assert check_precision(small, Precision.INT8).passed
     assert preflight(small) == ()
     assert {each.domain for each in small.graph.node} == {""}
@@ -109,20 +105,17 @@ def test_a_gemm_has_a_scale_per_output_whichever_way_its_weights_lie():
 
 
 def test_without_constant_weights_there_is_nothing_to_quantise():
-    with pytest.raises(ConversionFailed, match="constant weights") as caught:
-        to_int8(model([node("Relu", "x", "y")]), [{"x": X}])
-    assert caught.value.code == "precision_missing"
+    fault = refusal(ConversionFailed, to_int8, model([node("Relu", "x", "y")]), [{"x": X}])
+    assert fault.code == "precision_missing" and "constant weights" in str(fault)
 
 
 def test_an_opset_without_scales_per_channel_is_refused():
-    with pytest.raises(ConversionFailed, match="the model has 12"):
-        to_int8(model([node("MatMul", "x w", "y")], {"w": floats(4, 4)}, opset=12), [{"x": X}])
+    old = model([node("MatMul", "x w", "y")], {"w": floats(4, 4)}, opset=12)
+    assert "the model has 12" in str(refusal(ConversionFailed, to_int8, old, [{"x": X}]))
 
 
 def test_without_samples_ranges_are_unknown():
-    with pytest.raises(ConversionFailed) as caught:
-        to_int8(digits(), [])
-    assert caught.value.code == "samples_invalid"
+    assert refusal(ConversionFailed, to_int8, digits(), []).code == "samples_invalid"
 
 
 @pytest.mark.parametrize("change", [to_fp16, to_int8])
@@ -132,9 +125,8 @@ def test_samples_that_the_model_cannot_take_are_named_as_such(change):
         {"table": floats(3, 4), "w": floats(4, 4)},
         inputs={"ids": (TensorProto.INT64, ("batch",))},
     )
-    with pytest.raises(ConversionFailed, match="the_word") as caught:
-        change(looked_up, [{"ids": np.array([7])}])
-    assert caught.value.code == "samples_invalid"
+    fault = refusal(ConversionFailed, change, looked_up, [{"ids": np.array([7])}])
+    assert fault.code == "samples_invalid" and "the_word" in str(fault)
 
 
 def test_no_file_is_left_and_nothing_is_said(tmp_path):

@@ -14,15 +14,7 @@ from serve.workbench.conversion.graphs.preflight import Problem, preflight
 
 from .graph_models import digits, floats, model, node, samples, value
 
-INT64, UINT8, STRING, DOUBLE, BOOL, INT8 = (
-    TensorProto.INT64,
-    TensorProto.UINT8,
-    TensorProto.STRING,
-    TensorProto.DOUBLE,
-    TensorProto.BOOL,
-    TensorProto.INT8,
-)
-NUMBERS = np.array([1, 2, 3])
+INT64, UINT8, INT8 = TensorProto.INT64, TensorProto.UINT8, TensorProto.INT8
 
 
 class Once(CalibrationDataReader):
@@ -85,8 +77,8 @@ def collecting(trips):
     body = helper.make_graph(
         [node("Identity", "go", "goes"), node("Add", "s x", "t"), node("Relu", "t", "each")],
         "body",
-        [value("i", INT64, []), value("go", BOOL, []), value("s", 1, None)],
-        [value("goes", BOOL, []), value("t", 1, None), value("each", 1, None)],
+        [value("i", INT64, []), value("go", TensorProto.BOOL, []), value("s", 1, None)],
+        [value("goes", TensorProto.BOOL, []), value("t", 1, None), value("each", 1, None)],
     )
     return model(
         [node("Loop", "trips yes x", "last y", body=body)],
@@ -125,7 +117,7 @@ REFUSED = {
         "MatMulInteger",
         "symmetric Q/DQ pairs",
     ),
-    "texts": (one("Identity", kind=STRING), "Identity", "STRING"),
+    "texts": (one("Identity", kind=TensorProto.STRING), "Identity", "STRING"),
     "unsigned": (one("Identity", kind=TensorProto.UINT64), "Identity", "UINT64"),
     "bytes within": (one("Transpose", kind=UINT8), "Transpose", "inputs and outputs"),
     "INT8 without pairs": (one("Relu", kind=INT8), "Relu", "only between Q and DQ"),
@@ -230,8 +222,8 @@ def test_nodes_in_bodies_are_looked_at_too():
 def test_doubles_are_one_note():
     made = model(
         [node("Relu", "x", "h"), node("Abs", "h", "y")],
-        inputs={"x": (DOUBLE, (1, 4))},
-        outputs={"y": (DOUBLE, (1, 4))},
+        inputs={"x": (TensorProto.DOUBLE, (1, 4))},
+        outputs={"y": (TensorProto.DOUBLE, (1, 4))},
     )
     why = "TensorRT computes DOUBLE as FP32 (here and in 1 other nodes)"
     assert preflight(made) == (Problem("Relu", "the_h", why, blocks=False),)
@@ -245,5 +237,6 @@ def test_whole_numbers_where_the_table_has_floats_are_a_note():
 @pytest.mark.parametrize("opset", [8, 26])
 def test_an_opset_that_tensorrt_does_not_read_is_about_the_whole_model(opset):
     made = model([node("Relu", "x", "y")], opset=opset)
-    assert preflight(made)[0].why == f"the model has opset {opset}, TensorRT supports 9 to 25"
-    assert preflight(made)[0].node == ""
+    first = preflight(made)[0]
+    assert first.why == f"the model has opset {opset}, TensorRT supports 9 to 25"
+    assert first.node == ""
