@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from builders import Clock
+from refusals import refusal
 from workbench.conversion.model_files import times
 
 from serve.core.errors import ConversionFailed, GateRefused, Invalid
@@ -15,30 +18,22 @@ from serve.tensors.expected_outputs import Tolerance
 from serve.workbench.conversion.child_events import EventTeller
 from serve.workbench.conversion.command import command_of
 from serve.workbench.conversion.events import event_of
+from serve.workbench.conversion.faults import FAULTS
 from serve.workbench.conversion.job import fault_of
 from serve.workbench.conversion.limits import ConversionLimits
 from serve.workbench.conversion.report import FILE, ConversionReport
 from serve.workbench.conversion.request import ConversionRequest, Precision
 from serve.workbench.conversion.runner import convert, verify
 
+OPTION = re.compile(r"--[a-z][a-z0-9-]+")
 LIMITS = ConversionLimits(4 << 30, 240.0, nice=0)
-
-
-class Clock:
-    """Seconds that pass when it is said so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 # --- what it says ------------------------------------------------------------------------------
 
 
 def test_each_event_is_a_line_and_stages_are_timed() -> None:
-    clock, lines = Clock(), list[str]()
+    clock, lines = Clock(0.0), list[str]()
     telling = EventTeller(lines.append, clock)
     telling("stage", stage="open")
     clock.now = 2.0
@@ -59,9 +54,8 @@ def test_a_fault_whose_words_are_all_long_and_foreign_fits_into_a_line() -> None
     assert len(lines[0]) < 16 * 1024 and event_of(lines[0]) is not None
 
 
-@pytest.mark.parametrize(
-    ("error", "stage", "code"),
-    [
+def test_every_error_is_a_fault_of_the_catalogue() -> None:
+    for error, stage, code in (
         (MemoryError(), "convert", "out_of_memory"),
         (RuntimeError("std::bad_alloc"), "finish", "out_of_memory"),
         (ModuleNotFoundError("No module named 'x'", name="tensorflow"), "", "converter_missing"),
@@ -70,10 +64,14 @@ def test_a_fault_whose_words_are_all_long_and_foreign_fits_into_a_line() -> None
         (ValueError("first line\nsecond"), "convert", "converter_crashed"),
         (Invalid("not readable"), "open", "source_corrupt"),
         (OSError(28, "No space left on device"), "write", "no_space"),
-    ],
-)
-def test_every_error_is_a_fault_of_the_catalogue(error: Exception, stage: str, code: str) -> None:
-    assert fault_of(error, stage).code == code
+    ):
+        assert fault_of(error, stage).code == code, error
+
+
+def test_an_option_that_a_hint_names_is_one() -> None:
+    commands = (Path(__file__).parents[3] / "docs/reference/commands.md").read_text()
+    for code, kind in FAULTS.items():
+        assert set(OPTION.findall(kind.hint)) <= set(OPTION.findall(commands)), code
 
 
 def test_the_command_does_the_same_again_and_is_quoted_for_a_shell() -> None:
@@ -110,31 +108,24 @@ def test_a_conversion_leaves_model_contract_and_report_and_nothing_else(tmp_path
     assert report.peak_memory > 10 << 20
     assert {"open", "finish", "numbers", "write"} <= {stage.name for stage in report.stages}
     assert {"python", "onnx", "onnxruntime", "numpy"} <= report.versions.keys()
-    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == [
-        "contract",
-        "conversion.json",
-        "model.onnx",
-    ]
+    left = {path.name for path in (tmp_path / "work").iterdir()}
+    assert left == {"contract", "conversion.json", "model.onnx"}
 
 
 def test_another_model_than_the_source_is_refused_with_its_report(tmp_path: Path) -> None:
     source = times(tmp_path / "m.onnx", 2.0)
-    with pytest.raises(GateRefused) as raised:
-        converted(source, tmp_path / "work", times(tmp_path / "other.onnx", 2.1))
-    assert raised.value.code == "numbers_differ"
+    other = times(tmp_path / "other.onnx", 2.1)
+    refused = refusal(GateRefused, converted, source, tmp_path / "work", other)
+    assert refused.code == "numbers_differ"
     assert [path.name for path in (tmp_path / "work").iterdir()] == [FILE]
     page = json.loads((tmp_path / "work" / FILE).read_bytes())
     assert not ConversionReport.from_json(page).passed
 
 
-@pytest.mark.parametrize(
-    ("content", "code"), [(b"", "source_corrupt"), (b"no model at all", "source_corrupt")]
-)
-def test_after_a_failure_nothing_is_left(tmp_path: Path, content: bytes, code: str) -> None:
-    (tmp_path / "m.onnx").write_bytes(content)
-    with pytest.raises(ConversionFailed) as raised:
-        converted(tmp_path / "m.onnx", tmp_path / "work")
-    assert raised.value.code == code
+def test_after_a_failure_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"no model at all")
+    failed = refusal(ConversionFailed, converted, tmp_path / "m.onnx", tmp_path / "work")
+    assert failed.code == "source_corrupt"
     assert list((tmp_path / "work").iterdir()) == []
 
 
@@ -154,6 +145,5 @@ def test_paths_of_a_request_are_relative_to_a_folder_that_can_be_given(tmp_path:
 def test_what_an_earlier_conversion_left_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
     work = tmp_path / "work"
     converted(times(tmp_path / "m.onnx", 2.0), work)
-    with pytest.raises(ConversionFailed):
-        converted(tmp_path / "gone.onnx", work)
+    refusal(ConversionFailed, converted, tmp_path / "gone.onnx", work)
     assert list(work.iterdir()) == []

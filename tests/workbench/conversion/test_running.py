@@ -16,7 +16,9 @@ from serve.processes import Program
 from serve.workbench.conversion.child_watch import follow
 from serve.workbench.conversion.limits import ConversionLimits, surroundings
 
+HOLDING = "import time; held = bytearray(300 << 20); time.sleep(60)"
 ROOMY = ConversionLimits(memory=2 << 30, seconds=30.0)
+TIGHT = ConversionLimits(memory=200 << 20, seconds=30.0)
 DONE = """print('>{"type": "done", "passed": true}')"""
 STAGE = """print('>{"type": "stage", "stage": "convert"}', flush=True)"""
 
@@ -62,37 +64,23 @@ def test_a_fault_that_the_child_tells_is_raised_with_all_its_words() -> None:
 
 
 def test_a_child_that_takes_too_much_memory_is_killed_and_the_stage_is_named() -> None:
-    ended = Ended(
-        STAGE,
-        "import time",
-        "held = bytearray(300 << 20)",
-        "time.sleep(60)",
-        limits=ConversionLimits(200 << 20, 30.0),
-    )
+    ended = Ended(STAGE, HOLDING, limits=TIGHT)
     assert ended.code == "out_of_memory"
     assert "converting to ONNX" in ended.why and "the limit is 210 MB" in ended.why
 
 
 def test_what_its_own_children_take_counts_as_well() -> None:
-    ended = Ended(
-        "import subprocess, sys",
-        "words = [sys.executable, '-c', 'import time; x = bytearray(300 << 20); time.sleep(60)']",
-        "subprocess.run(words)",
-        limits=ConversionLimits(200 << 20, 30.0),
-    )
-    assert ended.code == "out_of_memory"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOLDING!r}])"
+    assert Ended(code, limits=TIGHT).code == "out_of_memory"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_child_that_is_given_no_memory_has_run_out_of_it() -> None:
+    for line in (
         "raise MemoryError",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
         "import os; print('std::bad_alloc', flush=True); os.abort()",
-    ],
-)
-def test_a_child_that_is_given_no_memory_has_run_out_of_it(line: str) -> None:
-    assert Ended(STAGE, line).code == "out_of_memory"
+    ):
+        assert Ended(STAGE, line).code == "out_of_memory", line
 
 
 def test_a_child_that_takes_too_long_is_killed() -> None:
@@ -108,36 +96,30 @@ def test_a_crash_tells_the_last_lines() -> None:
     assert "exit status 3" in ended.why and "one | and two" in ended.why
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
+def test_an_end_that_the_exit_does_not_confirm_is_a_crash() -> None:
+    for lines in (
         ("pass",),  # without a result
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",),
         (DONE, "raise SystemExit(1)"),
         ("""print('>{"type": "failed", "code": "mine"}')""", "raise SystemExit(3)"),
         ("""print('>{"type": "done"}')""", "raise SystemExit(3)"),
-    ],
-)
-def test_an_end_that_the_exit_does_not_confirm_is_a_crash(lines: tuple[str, ...]) -> None:
-    ended = Ended(*lines)
-    assert ended.code == "converter_crashed"
-    assert [event["type"] for event in ended.events] == ["failed"]
+    ):
+        ended = Ended(*lines)
+        assert ended.code == "converter_crashed", lines
+        assert [event["type"] for event in ended.events] == ["failed"]
 
 
 # --- what a model prints, too --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '>{"type": "result", "ok": true}',
-        '>{"type": "share", "stage": "convert"}',
-        '>{"type": ["note"]}',
-        ">" + "[" * 9000,
-    ],
-)
-def test_a_line_that_is_no_event_of_the_table_is_talk(line: str) -> None:
-    ended = Ended(f"print({line!r})", DONE)
+def test_a_line_that_is_no_event_of_the_table_is_talk() -> None:
+    strange = (
+        {"type": "result", "ok": True},
+        {"type": "share", "stage": "convert"},
+        {"type": ["note"]},
+    )
+    lines = (*(">" + json.dumps(event) for event in strange), ">" + "[" * 9000)
+    ended = Ended(*(f"print({line!r})" for line in lines), DONE)
     assert [event["type"] for event in ended.events] == ["done"]
 
 

@@ -4,11 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from refusals import refusal
 
 from serve.core.errors import Invalid
 from serve.model_files.subjects import others_beside, subject_of
 from serve.triton.config import parse
-from serve.triton.lint import lint
+from serve.triton.lint import LintSubject, lint
 
 from .model_files import copying, plan, save, saved_model, scaling, signature_def, tensor_info
 
@@ -18,9 +19,13 @@ input { name: "x" data_type: TYPE_FP32 dims: [ 3 ] }
 output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] }"""
 
 
-@pytest.mark.parametrize("version", [1, 2, None])
+def found(folder: Path, version: int | None = None) -> LintSubject:
+    return asyncio.run(subject_of(folder, version))
+
+
+@pytest.mark.parametrize("version", [1, None])
 def test_the_example_has_no_findings(version: int | None) -> None:
-    subject = asyncio.run(subject_of(REPOSITORY / "digits", version))
+    subject = found(REPOSITORY / "digits", version)
     assert subject.name == "digits"
     assert subject.version_files == {"model.onnx"}
     assert subject.model_files == {"labels.txt"}
@@ -32,19 +37,17 @@ def test_the_newest_version_is_looked_at_unless_it_is_said(tmp_path: Path) -> No
         (tmp_path / str(number)).mkdir()
         save(copying(), tmp_path / str(number) / "model.onnx")
     (tmp_path / "1" / "more.txt").touch()
-    assert asyncio.run(subject_of(tmp_path)).files[0].path == "10/model.onnx"
-    assert "more.txt" in asyncio.run(subject_of(tmp_path, 1)).version_files
+    assert found(tmp_path).files[0].path == "10/model.onnx"
+    assert "more.txt" in found(tmp_path, 1).version_files
 
 
 def test_an_onnx_file_in_a_folder_of_that_name_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "1" / "model.onnx"
     folder.mkdir(parents=True)
     save(scaling("weights.bin"), folder / "model.onnx")
-    assert {each.rule for each in lint(asyncio.run(subject_of(tmp_path)))} == {
-        "external-data-missing"
-    }
+    assert {each.rule for each in lint(found(tmp_path))} == {"external-data-missing"}
     (folder / "weights.bin").write_bytes(bytes(12))
-    assert lint(asyncio.run(subject_of(tmp_path))) == ()
+    assert lint(found(tmp_path)) == ()
 
 
 def test_plans_and_saved_models_are_read_as_well(tmp_path: Path) -> None:
@@ -56,22 +59,18 @@ def test_plans_and_saved_models_are_read_as_well(tmp_path: Path) -> None:
         tmp_path / "saved" / "1" / "model.savedmodel",
         {"serving_default": signature_def({"x": info}, {"y": info})},
     )
-    read = {name: asyncio.run(subject_of(tmp_path / name)) for name in ("plan", "saved")}
-    assert [each.signature and each.signature.format for each in read.values()] == [
-        "plan",
-        "savedmodel",
-    ]
-    assert {each.rule for each in lint(read["saved"])} == {"tensorflow-ended"}
+    planned, saved = found(tmp_path / "plan"), found(tmp_path / "saved")
+    assert planned.signature and planned.signature.format == "plan"
+    assert saved.signature and saved.signature.format == "savedmodel"
+    assert {each.rule for each in lint(saved)} == {"tensorflow-ended"}
 
 
 def test_a_broken_file_and_a_broken_configuration_are_invalid(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "model.onnx").write_bytes(b"hello")
-    with pytest.raises(Invalid, match="not an ONNX model"):
-        asyncio.run(subject_of(tmp_path))
+    assert "not an ONNX model" in str(refusal(Invalid, found, tmp_path))
     (tmp_path / "config.pbtxt").write_text("nonsense: 1")
-    with pytest.raises(Invalid, match=r"config\.pbtxt"):
-        asyncio.run(subject_of(tmp_path))
+    assert "config.pbtxt" in str(refusal(Invalid, found, tmp_path))
 
 
 def test_the_models_beside_are_those_that_the_steps_name_and_their_steps(tmp_path: Path) -> None:
@@ -88,6 +87,6 @@ def test_the_models_beside_are_those_that_the_steps_name_and_their_steps(tmp_pat
         'ensemble_scheduling { step { model_name: "inner" } step { model_name: "bare" } '
         'step { model_name: "absent" } step { model_name: "../leaf" } }'
     )
-    found = others_beside(tmp_path / "outer", outer)
-    assert set(found) == {"inner", "leaf", "bare"}
-    assert found["leaf"] == parse(CONFIG)
+    others = others_beside(tmp_path / "outer", outer)
+    assert set(others) == {"inner", "leaf", "bare"}
+    assert others["leaf"] == parse(CONFIG)

@@ -82,8 +82,8 @@ async def test_a_job_tells_its_states_and_stages_and_no_folder_of_this_machine(
     one: Jobbing, tmp_path: Path
 ) -> None:
     job = await one.converted()
-    states = ("queued", "running", "import", "convert", "publishing", "publishing", "done")
-    assert await one.told(job) == [*states]
+    states = ["queued", "running", "import", "convert", "publishing", "publishing", "done"]
+    assert await one.told(job) == states
     told = f"{await one.jobs.events(job.id)} {await one.jobs.report(job.id)}"
     assert "it is doing convert in model.onnx" in told
     assert "servegate convert onnx s --out out" in told
@@ -102,53 +102,44 @@ async def test_samples_are_laid_out_as_they_were_uploaded(one: Jobbing) -> None:
 
 
 @in_scene
-async def test_the_work_and_the_source_of_a_job_that_is_done_are_gone(one: Jobbing) -> None:
-    job = await one.converted()
-    with pytest.raises(UnknownUpload):
-        one.scene.uploads.get(job.asked.upload)
-    assert list(one.folder.iterdir()) == []
-
-
-@in_scene
-async def test_a_fault_is_kept_with_its_operator_and_its_node(one: Jobbing) -> None:
-    job = await one.converted(b"fail unsupported_operator\n")
-    assert (job.state, job.version, job.has_report) == (JobState.FAILED, None, False)
-    assert job.fault["code"] == "unsupported_operator"
-    assert [job.fault[name] for name in ("operator", "node", "why")] == ["Op", "n", "because"]
+async def test_a_job_that_comes_to_nothing_keeps_why_and_makes_no_version(one: Jobbing) -> None:
+    dead = await one.converted(b"die\n")
+    assert (dead.state, dead.fault["code"]) == (JobState.FAILED, "converter_crashed")
+    fault = await one.converted(b"fail unsupported_operator\n")
+    assert (fault.state, fault.version, fault.has_report) == (JobState.FAILED, None, False)
+    told = [fault.fault[name] for name in ("code", "operator", "node", "why")]
+    assert told == ["unsupported_operator", "Op", "n", "because"]
     with pytest.raises(NotFound):
-        await one.jobs.report(job.id)
+        await one.jobs.report(fault.id)
+    refused = await one.converted(b"refuse numbers_differ\n")
+    assert (refused.state, refused.has_report) == (JobState.REFUSED, True)
+    page = await one.jobs.report(refused.id)
+    assert (page["passed"], page["steps"][0]["code"]) == (False, "numbers_differ")
+    ours = await one.converted(b"bug")
+    assert (ours.state, ours.fault["code"]) == (JobState.FAILED, "converter_crashed")
+    assert ours.fault["why"] == "an error in Servegate; see its log"  # without its details
     assert one.scene.records.of("m") == ()
     assert list(one.folder.iterdir()) == []
 
 
 @in_scene
-async def test_a_refusal_of_the_gate_has_a_report_and_makes_no_version(one: Jobbing) -> None:
-    job = await one.converted(b"refuse numbers_differ\n")
-    assert (job.state, job.has_report) == (JobState.REFUSED, True)
-    page = await one.jobs.report(job.id)
-    assert (page["passed"], page["steps"][0]["code"]) == (False, "numbers_differ")
-    assert one.scene.records.of("m") == ()
-
-
-@in_scene
-async def test_a_child_that_dies_fails_the_job_and_the_next_one_runs(one: Jobbing) -> None:
+async def test_a_job_whose_child_dies_does_not_hold_up_one_that_waits(one: Jobbing) -> None:
     first, second = await one.ask(b"die\n"), await one.ask()
     async with one.working():
         assert (await one.until(first)).state is JobState.FAILED
         assert (await one.until(second)).state is JobState.DONE
 
 
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [("end", NoSpace("the disk is full")), ("move", Unavailable("the store does not answer"))],
+)
 @in_scene
-async def test_an_error_of_ours_fails_the_job_without_its_details(one: Jobbing) -> None:
-    job = await one.converted(b"bug")
-    assert (job.state, job.fault["code"]) == (JobState.FAILED, "converter_crashed")
-    assert job.fault["why"] == "an error in Servegate; see its log"
-
-
-@in_scene
-async def test_a_full_disk_ends_no_job_but_is_waited_for(one: Jobbing) -> None:
+async def test_a_full_disk_or_a_store_that_is_away_ends_no_job_but_is_waited_for(
+    one: Jobbing, step: str, error: Exception
+) -> None:
     job = await one.ask(b"refuse numbers_differ\n")
-    one.failing.errors["end"] = NoSpace("the disk is full")
+    one.failing.errors[step] = error
     async with one.working():
         assert (await one.until(job)).state is JobState.REFUSED
     assert one.pauses == [1.0, 2.0, 4.0]
@@ -192,21 +183,17 @@ async def test_one_job_runs_at_a_time_and_the_oldest_goes_first(one: Jobbing) ->
 
 
 @in_loop
-async def test_two_slots_run_two_jobs(tmp_path: Path) -> None:
+async def test_two_slots_run_two_jobs_and_without_slots_nothing_may_be_asked_for(
+    tmp_path: Path,
+) -> None:
     one = Jobbing(tmp_path, slots=2)
     await one.scene.begin()
     jobs = [await one.ask(HANGS), await one.ask(HANGS + b"\n")]
     async with one.working():
         for job in jobs:
             await one.until(job, JobState.RUNNING)
-
-
-@in_loop
-async def test_without_slots_nothing_may_be_asked_for(tmp_path: Path) -> None:
-    one = Jobbing(tmp_path, slots=0)
-    await one.scene.begin()
     with pytest.raises(NotServed):
-        await one.ask()
+        await Jobbing(tmp_path, slots=0).ask()
 
 
 @in_scene
@@ -342,15 +329,6 @@ async def test_a_job_goes_on_with_the_version_that_it_had_made_before_a_crash(
     async with restarted(tmp_path) as one:
         job = await one.until(one.jobs.all()[0])
     assert (job.state, job.version, one.converter.asked) == (JobState.DONE, 1, [])
-
-
-@in_scene
-async def test_a_store_that_is_away_for_a_while_loses_no_job(one: Jobbing) -> None:
-    job = await one.ask()
-    one.failing.errors["move"] = Unavailable("the store does not answer")
-    async with one.working():
-        assert (await one.until(job)).state is JobState.DONE
-    assert one.pauses == [1.0, 2.0, 4.0]
 
 
 # --- what is kept --------------------------------------------------------------------------------

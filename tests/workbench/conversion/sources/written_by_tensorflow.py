@@ -50,22 +50,25 @@ code.save(root + "code.keras")
 code.save(root + "code.h5")
 
 
+of_rows = tf.function(input_signature=[tf.TensorSpec([None, 3])])
+
+
 class Many(tf.Module):
     def __init__(self) -> None:
         super().__init__()
         self.v = tf.Variable(np.ones((3, 3), np.float32))
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    @of_rows
     def plain(self, x: Any) -> Mapping[str, Any]:
         tf.debugging.assert_greater(tf.shape(x)[0], 0)
         return {"y": tf.matmul(x, tf.math.log1p(self.v))}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    @of_rows
     def writes(self, x: Any) -> Mapping[str, Any]:
         tf.io.write_file(root + "file", "x")
         return {"y": x}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    @of_rows
     def deep(self, x: Any) -> Mapping[str, Any]:
         def inner(row: Any) -> Any:
             return tf.linalg.svd(tf.reshape(row, [1, 3]))[0] * row
@@ -75,15 +78,15 @@ class Many(tf.Module):
 
         return {"y": tf.map_fn(one, x)}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    @of_rows
     def calls(self, x: Any) -> Mapping[str, Any]:
         return {"y": tf.numpy_function(lambda a: a, [x], tf.float32)}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    @of_rows
     def draws(self, x: Any) -> Mapping[str, Any]:
         return {"y": x + tf.random.normal(tf.shape(x))}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    @of_rows
     def halves(self, x: Any) -> Mapping[str, Any]:
         y = tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(self.v, tf.bfloat16))
         return {"y": tf.cast(y, tf.float32)}

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 from serve.core.errors import ConversionFailed
 from serve.tensors.signature import ModelTensor
@@ -44,9 +45,8 @@ def test_a_source_model_tells_its_signature_and_answers_by_name(
 
 
 def test_a_signature_that_is_not_there_is_a_fault(translating: ModuleType, network: Path) -> None:
-    with pytest.raises(ConversionFailed) as caught:
-        translating.SourceModel(network, "third")
-    assert caught.value.code == "unknown_signature"
+    fault = refusal(ConversionFailed, translating.SourceModel, network, "third")
+    assert fault.code == "unknown_signature"
 
 
 def test_the_prepared_copy_leaves_the_source_as_it_is(
@@ -101,9 +101,8 @@ def test_only_images_have_channels_to_put_first(translating: ModuleType, network
     signature = translating.SourceModel(network, "serving_default").signature
     turned = translating.channels_first(signature, ["pixels"])
     assert turned.inputs == (ModelTensor("pixels", "FP32", (-1, 3, 16, 16)),)
-    with pytest.raises(ConversionFailed) as caught:
-        translating.channels_first(signature, ["other"])
-    assert caught.value.code == "unsupported_input"
+    fault = refusal(ConversionFailed, translating.channels_first, signature, ["other"])
+    assert fault.code == "unsupported_input"
 
 
 def test_a_lookup_table_is_in_the_order_of_its_keys(translating: ModuleType) -> None:
