@@ -28,6 +28,7 @@ _BUCKETS = (
 )  # fmt: skip
 _log = logging.getLogger("servegate.telemetry")
 _CALL = ("model", "version", "route", "protocol")
+_MIRROR = ("model", "version")
 
 
 class Meters:
@@ -47,6 +48,9 @@ class Meters:
         self._retries: dict[tuple[str, ...], int] = {}
         self._ejections: dict[tuple[str, ...], int] = {}
         self._messages: dict[tuple[str, ...], int] = {}
+        self._mirrored: dict[tuple[str, ...], int] = {}
+        self._mirrored_seconds: dict[tuple[str, ...], _Answers] = {}
+        self._dropped: dict[tuple[str, ...], int] = {}
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Register a number that is read when Prometheus asks."""
@@ -90,6 +94,15 @@ class Meters:
     def ejected(self, replica: str, choice: Choice) -> None:
         """This worker has ejected the replica after failures of this version."""
         _add(self._ejections, (replica, *choice.labels[:2]))
+
+    def mirrored(self, place: tuple[str, str, str], code: str, seconds: float) -> None:
+        """The copy of a call has ended; `place` is model, candidate and protocol."""
+        _add(self._mirrored, (*place, code))
+        self._mirrored_seconds.setdefault(place, _Answers(good=True)).add(seconds)
+
+    def mirror_dropped(self, place: tuple[str, str], reason: str) -> None:
+        """A call that was to be mirrored was not; `place` is model and candidate."""
+        _add(self._dropped, (*place, reason))
 
     def good_answers(self) -> dict[str, tuple[int, float]]:
         """By model, how many infer calls were answered well, and their seconds together."""
@@ -143,19 +156,41 @@ class Meters:
                 _CALL,
                 self._messages,
             ),
+            (
+                "servegate_mirrored_calls",
+                "Mirrored calls, by the candidate's status code or the gateway's error code",
+                (*_MIRROR, "protocol", "code"),
+                self._mirrored,
+            ),
+            (
+                "servegate_mirror_drops",
+                "Calls that were selected for mirroring but not sent, by reason",
+                (*_MIRROR, "reason"),
+                self._dropped,
+            ),
         ):
             family = CounterMetricFamily(name, text, labels=labels)
             for key, count in counts.items():
                 family.add_metric(key, count)
             yield family
-        times = HistogramMetricFamily(
-            "servegate_call_seconds",
-            "Time from the complete request head to the complete response, including Triton",
-            labels=_CALL,
-        )
-        for key, answers in seconds.items():
-            times.add_metric(key, answers.buckets(), answers.total)
-        yield times
+        for name, text, labels, timed in (
+            (
+                "servegate_call_seconds",
+                "Time from the complete request head to the complete response, including Triton",
+                _CALL,
+                seconds,
+            ),
+            (
+                "servegate_mirrored_call_seconds",
+                "Time that mirrored calls take",
+                (*_MIRROR, "protocol"),
+                self._mirrored_seconds,
+            ),
+        ):
+            times = HistogramMetricFamily(name, text, labels=labels)
+            for key, answers in timed.items():
+                times.add_metric(key, answers.buckets(), answers.total)
+            yield times
 
 
 class _Answers:

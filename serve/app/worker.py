@@ -33,6 +33,7 @@ from serve.listeners.grpc.services import Service
 from serve.listeners.http.connection import HttpClientConnection
 from serve.listeners.http.kserve import KServeHttp
 from serve.listeners.management import Management
+from serve.listeners.mirror_senders import senders
 from serve.listeners.tfserving.facade import TfServing
 from serve.listeners.tfserving.grpc import TfServingGrpc
 from serve.listeners.tfserving.http import router
@@ -40,6 +41,7 @@ from serve.proxy.admission import Admission
 from serve.proxy.gateway import Gateway, LiveSnapshot
 from serve.proxy.health import Health
 from serve.proxy.loads import Loads
+from serve.proxy.mirrors import Mirrors
 from serve.proxy.waiting_calls import Waking
 from serve.settings import Settings, is_loopback, keys_are_required
 from serve.telemetry import CONTENT_TYPE, Meters
@@ -85,6 +87,11 @@ class ProxyWorker:
             health=self._health,
             clock=time.monotonic,
         )
+        self._mirror_http = Pool(connect_timeout=timeout, clock=time.monotonic)
+        self._mirror_grpc = GrpcPool(
+            limits=settings.limits, connect_timeout=timeout, clock=time.monotonic
+        )
+        self._mirrors = self._make_mirrors()
         self._gateway = self._walk()
         self._tfserving = TfServing(
             self._gateway, self._http_pool, limits=settings.limits, clock=time.monotonic
@@ -114,6 +121,8 @@ class ProxyWorker:
         http, grpc = self._listeners()
         with contextlib.ExitStack() as stack:
             for close in (self._journals.close, self._http_pool.close, self._grpc_pool.close):
+                stack.callback(close)
+            for close in (self._mirrors.close, self._mirror_http.close, self._mirror_grpc.close):
                 stack.callback(close)
             stack.callback(grpc.close)
             stack.callback(self._hanging.close)
@@ -171,6 +180,7 @@ class ProxyWorker:
         yield self._hanging.sweep
         yield self._gateway.sweep  # before grpc.sweep, which sends what this has begun
         yield from (http.sweep, grpc.sweep, self._http_pool.sweep, self._grpc_pool.sweep)
+        yield from (self._mirror_http.sweep, self._mirror_grpc.sweep)
         if self._journals.log is not None:
             yield self._journals.log.flush
         yield lambda: self._idle.set() if self._draining and grpc.is_idle else None
@@ -181,6 +191,23 @@ class ProxyWorker:
         if snapshot is not None and snapshot is not self._connected:
             self._connected = snapshot
             self._http_pool.keep(snapshot.replicas.values())
+            self._mirror_http.keep(snapshot.replicas.values())
+
+    def _make_mirrors(self) -> Mirrors:
+        """Copies of calls, with connections of their own."""
+        limits = self._settings.limits
+        return Mirrors(
+            replicas=lambda: self._live.current.replicas if self._live.current else {},
+            loads=self._loads,
+            health=self._health,
+            meters=self._meters,
+            draw=random.random,
+            clock=time.monotonic,
+            senders=senders(
+                self._mirror_http, self._mirror_grpc, clock=time.monotonic, limit=limits.in_flight
+            ),
+            seconds=limits.call,
+        )
 
     def _walk(self) -> Gateway:
         settings = self._settings
@@ -196,6 +223,7 @@ class ProxyWorker:
             needs_key=lambda snapshot: keys_are_required(settings, snapshot.guarded),
             journal=self._journals.journal,
             waking=self._waking,
+            mirrors=self._mirrors,
         )
 
     def _register(self) -> None:

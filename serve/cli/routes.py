@@ -12,6 +12,7 @@ from serve.cli.output import as_json, say, table
 from serve.core.errors import Invalid
 from serve.core.routes import (
     LONGEST_DEADLINE,
+    Mirror,
     RouteMatch,
     Split,
     check_sticky,
@@ -59,6 +60,9 @@ def show_route(
         say(f"deadline: {route['deadline']:g} s for each predict call")
     if route.get("idempotent"):
         say("idempotent: a call that a replica has broken off is repeated on another replica, once")
+    if mirror := route.get("mirror"):
+        share = f"{mirror['percent']:g} % of the calls"
+        say(f"mirror: {share} are also sent to version {mirror['version']}")
     if not route["routed"]:
         say(
             "no route is set, so the newest version gets all traffic; set one with: "
@@ -118,6 +122,22 @@ def set_route(
             "may have executed it (default: unchanged).",
         ),
     ] = None,
+    mirror: Annotated[
+        str | None,
+        typer.Option(
+            "--mirror",
+            metavar="VERSION=PERCENT|none",
+            help="Also send so many percent of the calls to this version; callers never get its "
+            "responses (default: unchanged).",
+        ),
+    ] = None,
+    mirror_code: Annotated[
+        bool,
+        typer.Option(
+            "--mirror-code",
+            help="Allow --mirror for a version that runs code or calls other models.",
+        ),
+    ] = False,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -144,6 +164,12 @@ def set_route(
         body["deadline"] = _seconds(deadline)
     if idempotent is not None:
         body["idempotent"] = idempotent
+    if mirror is not None:
+        body["mirror"] = (
+            {} if mirror == "none" else Mirror.parse(mirror, code=mirror_code).to_json()
+        )
+    elif mirror_code:
+        raise Invalid("--mirror-code needs --mirror", try_this="--mirror 2=10 --mirror-code")
     path = f"/api/routes/{segment(name)}"
     shown = f"{split}" if split.total == 100 else f"{split} ({split.percent})"
     tell_done(
@@ -168,7 +194,7 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds <= LONGEST_DEADLINE or (not seconds and text != "none"):
         raise Invalid(
             f"--deadline cannot be '{text}'",
-            why=f"expected a number of seconds, up to {LONGEST_DEADLINE:g}",
+            why=f"expected a number of seconds above 0, up to {LONGEST_DEADLINE:g}",
             try_this="--deadline 0.5, or --deadline none",
         )
     return seconds

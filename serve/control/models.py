@@ -30,7 +30,7 @@ from serve.core.errors import (
 )
 from serve.core.names import check_label
 from serve.core.objectives import Objective
-from serve.core.routes import Route, RouteRules, Split
+from serve.core.routes import Mirror, Route, RouteRules, Split
 from serve.core.versions import VersionState
 
 # --- waiting --------------------------------------------------------------------------------------
@@ -188,6 +188,26 @@ class Models:
                 self._require_ready(name, version)
             else:
                 self._statuses.version(name, version)
+        if route.mirror is not None:
+            self._require_mirrorable(name, route.mirror)
+
+    def _require_mirrorable(self, name: str, mirror: Mirror) -> None:
+        """Copies of calls do no harm to this version, or the user accepts what they do."""
+        view = self._publisher.snapshot.models.get(name)
+        if view is None:
+            return
+        if view.sequences:
+            raise Invalid(
+                f"calls of model '{name}' cannot be mirrored",
+                why="it serves sequences, whose state would change with each copy",
+            )
+        candidate = view.targets.get(mirror.version)
+        if candidate is not None and candidate.calls_others and not mirror.code:
+            raise Invalid(
+                f"calls of model '{name}' are not mirrored to version {mirror.version}",
+                why="it runs code or calls other models, which copies of calls would run as well",
+                try_this="if that does no harm, add --mirror-code (API: mirror.code)",
+            )
 
     async def set_label(self, name: str, label: str, version: int, by: By) -> Written:
         """Make a label name a version, which must be ready somewhere.

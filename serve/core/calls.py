@@ -96,13 +96,21 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorTarget:
+    """Where copies of calls go, and of which share of them, above 0 and at most 1."""
+
+    target: VersionTarget
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Which version answers a call, and why. Made once per generation, and met by many calls.
 
     `pinned` says whether the version is named to Triton. It is not for questions about the model as
     a whole (its metadata, say), where Triton's answer without a version is the right one.
     `stateful` says that the model serves sequences: its state lives on one replica. `idempotent`
-    says that a call may be executed twice.
+    says that a call may be executed twice. `mirror` is where copies of such calls go.
     """
 
     target: VersionTarget
@@ -111,6 +119,7 @@ class Choice:
     stateful: bool = False
     generation: int = 0
     idempotent: bool = False
+    mirror: MirrorTarget | None = None
     reason: str = field(init=False, compare=False)
     """For people and scripts, the `servegate-version` header: `2; by=split; generation=7`."""
     labels: tuple[str, str, str] = field(init=False, compare=False)

@@ -169,6 +169,64 @@ class RouteMatch:
         return cls(split, header.lower(), str(page.get("value", "")), str(page.get("key", "")))
 
 
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A part of the calls is also sent to `version`; callers never get its responses.
+
+    `code` allows it also for a version that runs code or calls other models: what it does besides
+    responding, it does for copies as well.
+    """
+
+    version: int
+    percent: float
+    code: bool = False
+
+    def __post_init__(self) -> None:
+        """`Invalid` for what is no version or no share."""
+        if self.version < 1:
+            raise Invalid(f"'{self.version}' is not a version", why="versions are numbered from 1")
+        if not 0 < self.percent <= 100:
+            raise Invalid(
+                f"{self.percent:g} % of the calls cannot be mirrored",
+                why="the percentage is above 0 and at most 100",
+            )
+
+    def __str__(self) -> str:
+        return f"{self.version}={self.percent:g}"
+
+    @classmethod
+    def parse(cls, text: str, *, code: bool = False) -> "Mirror":
+        """Read `2=10`, a version and a percentage."""
+        version, _, percent = text.removesuffix("%").partition("=")
+        try:
+            share = float(percent)
+        except ValueError:
+            share = math.nan
+        if not _is_count(version) or math.isnan(share):
+            raise Invalid(
+                f"'{text}' is not a mirror",
+                why="the form is VERSION=PERCENT",
+                try_this="--mirror 2=10",
+            )
+        return cls(int(version), share, code)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        return {"version": self.version, "percent": self.percent} | (
+            {"code": True} if self.code else {}
+        )
+
+    @classmethod
+    def from_json(cls, page: Mapping[str, Any]) -> "Mirror | None":
+        """Read what `to_json` gave; None for a page without a version."""
+        if not page.get("version"):
+            return None
+        code = page.get("code", False)
+        if not isinstance(code, bool):
+            raise Invalid(f"code cannot be {code!r}", why="expected true or false")
+        return cls(int(page["version"]), float(page["percent"]), code)
+
+
 class RouteRules(TypedDict, total=False):
     """What a route has besides its split."""
 
@@ -177,6 +235,7 @@ class RouteRules(TypedDict, total=False):
     fallback: int
     deadline: float
     idempotent: bool
+    mirror: Mirror | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +246,10 @@ class Route:
     stay with one version: `key`, `request-id`, `header:NAME`, or empty for none. `fallback` is the
     version for calls whose version no replica has loaded; 0 for none.
 
-    The last two hold for every unary predict call of the model, also for one that names a version:
-    `deadline` is the longest it may take, in seconds (0: only the limits of the gateway and of the
-    caller), and `idempotent` says that it may be executed twice.
+    `deadline` and `idempotent` hold for every unary predict call of the model, also for one that
+    names a version: the first is the longest it may take, in seconds (0: only the limits of the
+    gateway and of the caller), and the second says that it may be executed twice. `mirror` holds
+    for unary calls that name no version.
     """
 
     split: Split
@@ -198,6 +258,7 @@ class Route:
     fallback: int = 0
     deadline: float = 0.0
     idempotent: bool = False
+    mirror: Mirror | None = None
 
     def __post_init__(self) -> None:
         """`Invalid` for an unknown identity, no version, too many matches, or a wrong deadline."""
@@ -224,6 +285,7 @@ class Route:
             fallback=self.fallback,
             deadline=self.deadline,
             idempotent=self.idempotent,
+            mirror=self.mirror,
         )
 
     @property
@@ -236,6 +298,8 @@ class Route:
     def weights(self) -> dict[int, int]:
         """All versions that the route names, each with its largest weight."""
         found = {self.fallback: 1} if self.fallback else {}
+        if self.mirror is not None:
+            found[self.mirror.version] = 1
         for version, weight in self.split.shares:
             found[version] = max(weight, found.get(version, 0))
         for match in self.matches:
@@ -261,6 +325,8 @@ class Route:
             page["deadline"] = self.deadline
         if self.idempotent:
             page["idempotent"] = True
+        if self.mirror is not None:
+            page["mirror"] = self.mirror.to_json()
         return page
 
     @classmethod
@@ -271,8 +337,8 @@ class Route:
         deadline, idempotent = float(page.get("deadline", 0.0)), page.get("idempotent", False)
         if not isinstance(idempotent, bool):
             raise Invalid(f"idempotent cannot be {idempotent!r}", why="expected true or false")
-        split = split_from_json(page["split"])
-        return cls(split, sticky, matches, fallback, deadline, idempotent)
+        split, mirror = split_from_json(page["split"]), Mirror.from_json(page.get("mirror") or {})
+        return cls(split, sticky, matches, fallback, deadline, idempotent, mirror)
 
 
 def sticky_text(sticky: str) -> str:

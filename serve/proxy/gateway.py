@@ -27,6 +27,7 @@ from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.health import Health
 from serve.proxy.journal import EndedCall, Journal
 from serve.proxy.loads import Loads
+from serve.proxy.mirrors import Mirrors
 from serve.proxy.routing import Routing
 from serve.proxy.slots import Slot
 from serve.proxy.waiting_calls import WaitingBytes, Waking
@@ -84,8 +85,10 @@ class Gateway:
         needs_key: Callable[[Snapshot], bool] = lambda snapshot: snapshot.guarded,
         journal: Journal | None = None,
         waking: Waking | None = None,
+        mirrors: Mirrors | None = None,
     ) -> None:
         self.loads = loads
+        self.mirrors = mirrors
         self.admission = admission
         self.health = health
         self.meters = meters

@@ -14,7 +14,7 @@
 
 from collections.abc import Callable, Collection
 
-from serve.core.calls import PREDICTIONS, Call, Choice, Verb
+from serve.core.calls import PREDICTIONS, Call, Choice, MirrorTarget, Verb
 from serve.core.errors import (
     Asleep,
     BadVersion,
@@ -170,9 +170,21 @@ class Routing:
         if choice is None:
             generation = self.snapshot.generation
             idempotent = model.route is not None and model.route.idempotent
-            choice = Choice(target, by, pinned, model.sequences, generation, idempotent)
+            mirror = None if by == "number" or by.startswith("label:") else _mirror(model, target)
+            choice = Choice(target, by, pinned, model.sequences, generation, idempotent, mirror)
             self._choices[key] = choice
         return choice
+
+
+def _mirror(model: ModelView, target: VersionTarget) -> MirrorTarget | None:
+    """Where copies of the calls go that this version responds to."""
+    rule = None if model.route is None else model.route.mirror
+    if rule is None or model.sequences or rule.version == target.version:
+        return None
+    candidate = model.targets.get(rule.version)
+    if candidate is None or (candidate.calls_others and not rule.code):
+        return None
+    return MirrorTarget(candidate, rule.percent / 100)
 
 
 def _header(call: Call, name: bytes) -> str:

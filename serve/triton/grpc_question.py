@@ -27,7 +27,15 @@ async def ask(
     `NotSent` and `OutcomeUnknown` as every call to a Triton, `DeadlineExceeded` after so many
     seconds, `BodyTooLarge` for an answer of more than `limit` bytes.
     """
-    question = _Question(literal(b":path", method.encode()) + TE + CONTENT_TYPE, message, limit)
+    block = literal(b":path", method.encode()) + TE + CONTENT_TYPE
+    return await send(pool, replica, block, message, seconds=seconds, limit=limit)
+
+
+async def send(
+    pool: GrpcPool, replica: Replica, block: bytes, message: bytes, *, seconds: float, limit: int
+) -> Reply:
+    """See `ask`; `block` are all header fields, from `:path` on."""
+    question = _Question(block, message, limit)
     upstream = pool.find(replica)
     if upstream is None:
         pool.wait(replica, question)

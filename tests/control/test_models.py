@@ -20,12 +20,13 @@ from serve.core.errors import (
     UnknownVersion,
     VersionNotReady,
 )
-from serve.core.routes import Route, RouteMatch, Split
+from serve.core.routes import Mirror, Route, RouteMatch, Split
 
 from .versions_scene import decided, version
 
 ADA = By("ada", "because")
 HALVES = Split.parse(["1=1", "2=1"])
+ALL = "version_policy { all {} }"
 
 
 @pytest.fixture
@@ -89,6 +90,25 @@ async def test_what_cannot_answer_gets_neither_route_nor_label(one: ControlPlane
     assert await one.store.read() == {}
     await one.models.set_route("m", Split.parse(["1=1", "3=0"]), ADA)  # which gets no calls
     assert str(status(one).split) == "1=1 3=0"
+
+
+async def test_calls_are_not_mirrored_to_code_or_sequences_unless_it_is_allowed(
+    tmp_path: Path,
+) -> None:
+    plane = ControlPlane(tmp_path)
+    write_model(plane.repository, "code", config=f'backend: "python" {ALL}')
+    write_model(
+        plane.repository, "states", config=f'backend: "onnxruntime" {ALL} sequence_batching {{}}'
+    )
+    await plane.begin(a={"code": (1, 2), "states": (1, 2)})
+    for model in ("code", "states"):
+        with pytest.raises(Invalid):
+            await plane.models.set_route(model, Split.of({1: 1}), ADA, mirror=Mirror(2, 10))
+    mirror = Mirror(2, 10, code=True)
+    await plane.models.set_route("code", Split.of({1: 1}), ADA, mirror=mirror)
+    assert plane.publisher.snapshot.models["code"].route == Route(Split.of({1: 1}), mirror=mirror)
+    with pytest.raises(UnknownVersion):
+        await plane.models.set_route("code", Split.of({1: 1}), ADA, mirror=Mirror(9, 10, code=True))
 
 
 async def test_a_route_that_someone_else_has_changed_is_not_overwritten(one: ControlPlane) -> None:

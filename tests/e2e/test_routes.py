@@ -131,3 +131,28 @@ def test_a_user_stays_with_a_version_on_every_protocol_and_a_team_has_its_own(ga
     set_route("1=20", "2=80", "--match", "none", "--sticky", "none")
     shown = gateway.get("/api/routes/sticky")
     assert (shown["sticky"], shown["matches"]) == ("", [])
+
+
+def test_copies_of_calls_go_to_a_candidate_and_callers_notice_nothing(gateway, tmp_path):
+    model = "mirrored"
+    repositories.serve(gateway, repositories.digits(tmp_path / "models", model))
+    words = ("route", "set", model, "1=100", "--admin-url", gateway.admin)
+    done = harness.servegate(*words, "--mirror", "2=100")
+    assert done.returncode == 0, done.stderr
+    users = [f"user-{number}" for number in range(10)]
+    assert versions_of(gateway, model, users) == {user: [1, 1, 1] for user in users}
+    values = json.loads(SEVEN)["inputs"][0]
+    rows = {"instances": np.reshape(values["data"], values["shape"]).tolist()}
+    url = f"http://{gateway.http}/v1/models/{model}:predict"
+    assert harness.request(url, "POST", rows)[0] == 200
+
+    def counted():
+        lines = gateway.metrics().splitlines()
+        found = (line for line in lines if "mirrored_calls_total{" in line and model in line)
+        return [int(float(line.split()[-1])) for line in found]
+
+    harness.until(lambda: sorted(counted()) == [10, 11], what="the copies have ended")
+    shown = harness.servegate("route", "show", model, "--admin-url", gateway.admin)
+    assert "mirror: 100 % of the calls are also sent to version 2" in shown.stderr
+    assert harness.servegate(*words, "--mirror", "none").returncode == 0
+    assert gateway.get(f"/api/routes/{model}")["mirror"] is None

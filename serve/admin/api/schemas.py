@@ -28,6 +28,17 @@ class MatchBody(BaseModel):
     split: dict[int, int] = Field(min_length=1)
 
 
+class MirrorBody(BaseModel):
+    """Sends copies of so many percent of the calls to a version. Version 0 means none. `code`
+    allows it for a version that runs code or calls other models.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    version: int = Field(default=0, ge=0)
+    percent: float = Field(default=100.0, gt=0, le=100)
+    code: bool = False
+
+
 class RouteBody(BaseModel):
     """A traffic split: versions and their relative weights.
 
@@ -35,7 +46,7 @@ class RouteBody(BaseModel):
     text means none. `matches` are tried in order before the split. `fallback` is the version for
     calls whose version no replica has loaded; 0 means none. `deadline` is the longest time for a
     unary predict call in seconds; 0 means none. `idempotent` says that a call may be executed
-    twice. What is missing stays unchanged.
+    twice. `mirror` sends copies of calls to a version. What is missing stays unchanged.
     """
 
     model_config = ConfigDict(
@@ -57,6 +68,7 @@ class RouteBody(BaseModel):
     fallback: int | None = Field(default=None, ge=0)
     deadline: float | None = Field(default=None, ge=0, le=LONGEST_DEADLINE)
     idempotent: bool | None = None
+    mirror: MirrorBody | None = None
 
 
 class LabelBody(BaseModel):
@@ -116,6 +128,7 @@ class RouteView(BaseModel):
     fallback: int = 0
     deadline: float = 0.0
     idempotent: bool = False
+    mirror: MirrorBody | None = None
 
 
 class RouteEntry(RouteView):

@@ -7,7 +7,7 @@ of Triton has; they are added, so that `calls` are all that came.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from serve.core.calls import Verb
 from serve.wire.prometheus import MetricSample, samples
@@ -20,12 +20,13 @@ _MESSAGES, _RETRIES = "servegate_stream_messages_total", "servegate_retries_tota
 _BUCKETS = "servegate_call_seconds_bucket"
 _IN_FLIGHT, _BUSY = "servegate_calls_in_flight", "servegate_replica_calls_in_flight"
 _USABLE = "servegate_replica_usable"
+_MIRRORED = "servegate_mirrored_calls_total"
 _CPU = "servegate_process_cpu_seconds_total"
 _PROPORTIONAL = "servegate_process_proportional_bytes"
 _RESIDENT = "servegate_process_resident_bytes"
 _NAMES = (
     *(_CALLS, _ERRORS, _MESSAGES, _RETRIES, _BUCKETS),
-    *(_IN_FLIGHT, _BUSY, _USABLE, _CPU, _PROPORTIONAL, _RESIDENT),
+    *(_MIRRORED, _IN_FLIGHT, _BUSY, _USABLE, _CPU, _PROPORTIONAL, _RESIDENT),
 )
 _WORKER = "worker-"  # how the sources are named that serve calls
 
@@ -48,6 +49,7 @@ class GatewayReading:
     avoided: Mapping[str, int]
     cpu: Mapping[str, float]
     memory: Mapping[str, float]
+    mirrored: Mapping[Where, float] = field(default_factory=dict)
 
 
 def read(text: str) -> GatewayReading:
@@ -68,6 +70,7 @@ def read(text: str) -> GatewayReading:
         calls=_calls(found[_CALLS], found[_ERRORS]),
         errors=_errors(found[_ERRORS]),
         messages=_by_place(found[_MESSAGES]),
+        mirrored=_by_place(found[_MIRRORED]),
         buckets=buckets,
         retries=_by_label(found[_RETRIES], "model"),
         in_flight=sum(sample.value for sample in in_flight) if in_flight else None,

@@ -1,6 +1,6 @@
 """Arrivals: what came at the gateway for each model, reading by reading of its metrics.
 
-    arrivals = calls that ended + messages of streams + rise of the calls in flight
+    arrivals = calls that ended + messages of streams + mirrored calls + rise of the calls in flight
 
 So calls count when they come, not when they end, and those that were refused, have failed or still
 wait count as well. Rates are of whole steps between two readings, so they hold whatever the period.
@@ -172,7 +172,7 @@ def _read(text: str, before: Mapping[str, CallCounts]) -> dict[str, CallCounts]:
     """By model; calls for models that nobody knows are under the empty name, and left out."""
     reading = gateway_metrics.read(text)
     ended: dict[str, float] = {}
-    for counts in (reading.calls, reading.messages):
+    for counts in (reading.calls, reading.messages, reading.mirrored):
         for (model, _, _), count in counts.items():
             ended[model] = ended.get(model, 0.0) + count
     refused: dict[str, float] = {}

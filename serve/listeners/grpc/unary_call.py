@@ -25,7 +25,7 @@ trailers.
 
 from collections.abc import Sequence
 
-from serve.core.calls import Account, Call, Reply, Verb
+from serve.core.calls import Account, Call, Choice, Reply, Verb
 from serve.core.errors import (
     Asleep,
     BadRequest,
@@ -41,6 +41,7 @@ from serve.listeners.grpc.call import ClientCall
 from serve.listeners.grpc.context import ClientLink, GrpcContext
 from serve.listeners.grpc.model_names import RestoredAnswer
 from serve.proxy.attempts import NOWHERE, Attempt
+from serve.proxy.mirrors import MirroredCall
 from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.wire import protobuf
 from serve.wire.grpc_heads import AnswerHead
@@ -442,6 +443,8 @@ class UnaryCall(ClientCall):
         head, restoring = leg.head, self._restoring
         if head is not None:
             self._answered_at = self.context.clock()
+            if self._attempt is not None:
+                self._mirror(self._attempt.choice)
         self.answered += len(piece)
         if restoring is None and head is not None:
             self._executed(leg)
@@ -484,6 +487,7 @@ class UnaryCall(ClientCall):
         if not trailers.status and self._restoring is None and self.is_remote_closed:
             block = trailers.block + self.context.decision(attempt.decision) + self.name
             if self.link.send_all(self, head.block, piece, block):
+                self._mirror(attempt.choice)
                 self.is_ended = True
                 self.answered = len(piece)
                 self._leg = self.source = self._pieces = None
@@ -499,6 +503,19 @@ class UnaryCall(ClientCall):
         leg.head = None
         self.is_head_sent = True
         self._release()
+
+    def _mirror(self, choice: Choice | None) -> None:
+        """Offer a copy of the call, if it is one of those to be mirrored."""
+        mirrors = self.context.gateway.mirrors
+        if choice is None or choice.mirror is None or mirrors is None:
+            return
+        if self.head.verb is not Verb.INFER or not mirrors.wants(choice):
+            return
+        if self._pieces is None or not self.is_remote_closed:
+            mirrors.drop(choice, "too_large")
+            return
+        message = b"".join(self._pieces)[PREFIX_SIZE:]
+        mirrors.offer(MirroredCall(choice, "grpc", self.head.plain, (message,), len(message)))
 
     def _is_refused(self, attempt: Attempt, status: int, message: str) -> bool:
         """Whether the call goes on to another replica."""

@@ -29,7 +29,7 @@ import math
 from typing import TYPE_CHECKING
 
 from serve.core import faults
-from serve.core.calls import Account, Call, Reply, Verb
+from serve.core.calls import Account, Call, Choice, Reply, Verb
 from serve.core.errors import (
     Asleep,
     BadRequest,
@@ -49,6 +49,7 @@ from serve.core.snapshot import VersionTarget
 from serve.listeners.http.context import HttpContext
 from serve.listeners.http.splice import WORTHWHILE, Splice
 from serve.proxy.attempts import NOWHERE, Attempt
+from serve.proxy.mirrors import MirroredCall
 from serve.triton.http_connection import HIGH_WATER, HttpConnection
 from serve.triton.http_pool import broken
 from serve.wire import model_names
@@ -652,9 +653,24 @@ class HttpPredictCall:
             self._upstream.pause_answer()
 
     def _finish(self, attempt: Attempt, head: ReplyHead) -> None:
-        attempt.answered(head.status, good=200 <= head.status < 300)
+        is_good, choice = 200 <= head.status < 300, attempt.choice
+        attempt.answered(head.status, good=is_good)
+        if is_good and choice is not None and choice.mirror is not None:
+            self._mirror(choice)
         self._close(reusable=self.is_complete)
         self._client.answered(self)
+
+    def _mirror(self, choice: Choice) -> None:
+        """Offer a copy of the call, if it is one of those to be mirrored."""
+        mirrors = self._context.gateway.mirrors
+        if mirrors is None or self.asked.verb is not Verb.INFER or not mirrors.wants(choice):
+            return
+        if self._pieces is None or not self.is_complete:
+            mirrors.drop(choice, "too_large")
+            return
+        head, size = infer_head(self.headers, plain_answer=True).lines, self._size
+        head += b"\r\n" if self.head.length is not None else b"Content-Length: %d\r\n\r\n" % size
+        mirrors.offer(MirroredCall(choice, "http", head, tuple(self._pieces), size))
 
     def answer_drained(self) -> None:
         """What was written to the client has gone out."""

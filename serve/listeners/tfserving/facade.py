@@ -38,6 +38,7 @@ from serve.processes.compute import ComputeProcess
 from serve.processes.kernel import return_memory
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
+from serve.proxy.mirrors import MirroredCall
 from serve.tensors.tfserving_examples import label_table
 from serve.tensors.tfserving_infer import InferBody, infer_body, read_outputs
 from serve.tensors.tfserving_tensors import LARGE, RawTensor, ServingSignature, signature_of
@@ -273,10 +274,20 @@ class Calling:
                 len(body.head) + sum(map(len, body.tensors)),
             )
         )
-        reply = await self._ask("POST", Verb.INFER, self._lines + lines + body.head, body.tensors)
+        lines = self._lines + lines
+        reply = await self._ask("POST", Verb.INFER, lines + body.head, body.tensors)
         self.seconds = self._facade.clock() - begun
+        self._mirror(lines, body)
         length = next((int(value) for name, value in reply.headers if name == _HEAD_LENGTH), None)
         return reply.body, length
+
+    def _mirror(self, lines: bytes, body: InferBody) -> None:
+        """Offer a copy of what was executed, if the call is one of those to be mirrored."""
+        mirrors, choice = self._facade.gateway.mirrors, self.attempt.choice
+        if mirrors is not None and choice is not None and mirrors.wants(choice):
+            pieces = (body.head, *body.tensors)
+            size = sum(map(len, pieces))
+            mirrors.offer(MirroredCall(choice, "http", lines, pieces, size))
 
     async def _ask(
         self, method: str, verb: Verb, rest: bytes, tensors: Sequence[bytes] = ()

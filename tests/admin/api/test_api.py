@@ -17,7 +17,8 @@ from serve.triton.metrics import GpuReading, ModelReading, ReplicaScrape
 
 HALVES = {"split": {"1": 50, "2": 50}}
 ONE = {"split": {"1": 1}}
-UNRULED = {"sticky": "", "matches": [], "fallback": 0, "deadline": 0.0, "idempotent": False}
+NO_RULES: dict[str, Any] = {"sticky": "", "matches": [], "fallback": 0, "mirror": None}
+UNRULED = NO_RULES | {"deadline": 0.0, "idempotent": False}
 UNKNOWN = {"9": 0, "1": 1}
 ROUTE, LABEL, MODEL = "/api/routes/m", "/api/models/m/labels/stable", "/api/models/m"
 REFUSED: list[tuple[str, str, Any, int, str]] = [

@@ -57,10 +57,11 @@ def test_the_real_meters_can_be_read_and_calls_for_unknown_models_are_left_out()
     meters.call_answered(call(), choice(), "200", 0.25, good=True)
     meters.call_failed(call(), choice(), "overloaded", 0.0)
     meters.passed_on(call(), choice())
+    meters.mirrored(("m", "2", "grpc"), "not_sent", 0.0)
     meters.call_failed(call(model="who"), None, "unknown_model", 0.0)
     arrivals.tell(meters.text().decode(), 5.0)
     came = arrivals.of("m")
-    assert came.minute.came == 3.0
+    assert came.minute.came == 4.0, "a copy is work for replicas, too"
     assert came.seconds == pytest.approx(0.125)
     assert came.missed(0.1) == pytest.approx(2 / 3)
     assert came.missed(None) == pytest.approx(1 / 3)

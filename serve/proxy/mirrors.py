@@ -1,0 +1,150 @@
+"""Mirrored calls: a share of a model's calls is also sent to another version, a candidate.
+
+    responded ──▶ wants ──┬─ not drawn ──▶ nothing
+                          └─ offer ──┬─ no room ──▶ dropped, and counted
+                                     └─ waits ──▶ sent ──▶ counted
+
+No caller waits for any of this. A call is offered when its response has been passed on. Its copy
+goes over connections of its own and takes no slot of the model, and the copies that wait or are
+being sent are limited in number and bytes: a slow candidate costs copies, not calls. How a copy
+ends is not held against its replica, so only the calls of callers decide where calls go.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from serve.core import faults
+from serve.core.calls import Choice, Reply
+from serve.core.errors import NoReplica, ServegateError
+from serve.core.replicas import Replica
+from serve.core.snapshot import VersionTarget
+from serve.proxy.balancing import pick
+from serve.proxy.health import Health
+from serve.proxy.loads import Loads
+from serve.telemetry import Meters
+from serve.wire.status import code_name
+
+MOST_SENT = 32  # copies in flight at a time, in each worker
+MOST_WAITING = 64  # copies that wait for that
+MOST_BYTES = 16 << 20  # of all their requests
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredCall:
+    """A call to repeat on the version that `choice.mirror` names.
+
+    `head` and `pieces` are its request in the form that the sender of its protocol needs; `size` is
+    in bytes.
+    """
+
+    choice: Choice
+    protocol: str
+    head: bytes
+    pieces: tuple[bytes, ...]
+    size: int
+
+    @property
+    def target(self) -> VersionTarget:
+        """The candidate."""
+        assert self.choice.mirror is not None
+        return self.choice.mirror.target
+
+
+Send = Callable[[MirroredCall, Replica, float], Awaitable[Reply]]
+"""Sends a copy to a replica, until a moment of the clock; raises what any call to Triton raises."""
+
+
+class Mirrors:
+    """The copies of one worker. `seconds` is the longest time that one may take.
+
+    `replicas` are those of the snapshot in force, and `senders` are by protocol.
+    """
+
+    def __init__(
+        self,
+        *,
+        replicas: Callable[[], Mapping[str, Replica]],
+        loads: Loads,
+        health: Health,
+        meters: Meters,
+        draw: Callable[[], float],
+        clock: Callable[[], float],
+        senders: Mapping[str, Send],
+        seconds: float,
+    ) -> None:
+        self._replicas = replicas
+        self._loads = loads
+        self._health = health
+        self._meters = meters
+        self._draw = draw
+        self._clock = clock
+        self._senders = senders
+        self._seconds = seconds
+        self._waiting: deque[MirroredCall] = deque()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._bytes = 0
+        self._turns = 0
+
+    def __repr__(self) -> str:
+        return f"<Mirrors sending={len(self._sending)} waiting={len(self._waiting)}>"
+
+    def wants(self, choice: Choice) -> bool:
+        """Whether this call is one of the share that is mirrored."""
+        mirror = choice.mirror
+        return mirror is not None and self._draw() < mirror.share
+
+    def drop(self, choice: Choice, reason: str) -> None:
+        """Count a call that `wants` has drawn and that cannot be mirrored."""
+        assert choice.mirror is not None
+        target = choice.mirror.target
+        self._meters.mirror_dropped((target.model, str(target.version)), reason)
+
+    def offer(self, call: MirroredCall) -> None:
+        """Mirror this call now or soon, or drop it."""
+        if len(self._waiting) >= MOST_WAITING or self._bytes + call.size > MOST_BYTES:
+            self.drop(call.choice, "queue_full")
+            return
+        self._bytes += call.size
+        self._waiting.append(call)
+        self._go_on()
+
+    def close(self) -> None:
+        """Send nothing more, and give up what is being sent."""
+        self._waiting.clear()
+        for task in self._sending:
+            task.cancel()
+
+    def _go_on(self, ended: asyncio.Task[None] | None = None) -> None:
+        if ended is not None:
+            self._sending.discard(ended)
+        while self._waiting and len(self._sending) < MOST_SENT:
+            task = asyncio.get_running_loop().create_task(self._send(self._waiting.popleft()))
+            self._sending.add(task)
+            task.add_done_callback(self._go_on)
+
+    async def _send(self, call: MirroredCall) -> None:
+        target, begun = call.target, self._clock()
+        avoided = self._health.avoided(f"{target.model}/{target.version}")
+        self._turns += 1
+        name = pick(target.replicas, loads=self._loads.replicas, avoided=avoided, turn=self._turns)
+        replica = None if name is None else self._replicas().get(name)
+        if replica is not None:
+            self._loads.entered(replica.name)
+        try:
+            if replica is None:
+                raise NoReplica(target.model, str(target.version), "")
+            reply = await self._senders[call.protocol](call, replica, begun + self._seconds)
+            code = code_name(call.protocol, reply.status)
+        except ServegateError as error:
+            code = error.code
+        except Exception as fault:
+            faults.report(self, fault)
+            code = ServegateError.code
+        finally:
+            self._bytes -= call.size
+            if replica is not None:
+                self._loads.left(replica.name)
+        place = (target.model, str(target.version), call.protocol)
+        self._meters.mirrored(place, code, self._clock() - begun)
