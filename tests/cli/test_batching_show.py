@@ -153,27 +153,22 @@ def test_what_advice_suggests_can_be_run(rule: str) -> None:
 class Model(AdminClient):
     """A gateway that knows one model: its labels, its versions, and how its calls are split."""
 
-    def __init__(self, **split: int) -> None:
+    def __init__(self, split: dict[str, int]) -> None:
         super().__init__("http://127.0.0.1:9")
-        self._split = {name.removeprefix("v"): weight for name, weight in split.items()}
+        self._split = split
 
     def get(self, path: str) -> Any:
         versions = [{"version": number} for number in (1, 2, 3)]
         return {"labels": {"candidate": 3}, "versions": versions, "split": self._split}
 
 
-@pytest.mark.parametrize(
-    ("split", "selector", "number"),
-    [
-        ({"v1": 90, "v2": 10}, "", 1),
-        ({"v1": 50, "v2": 50}, "", 2),
-        ({"v3": 100}, "", 3),
-        ({"v1": 90, "v2": 10}, "candidate", 3),
-        ({"v1": 90, "v2": 10}, "2", 2),
+def test_without_a_version_the_one_that_gets_the_calls_is_meant() -> None:
+    most, equal = {"1": 90, "2": 10}, {"1": 50, "2": 50}
+    for split, selector, number in (
+        (most, "", 1),
+        (equal, "", 2),
+        (most, "candidate", 3),
+        (most, "2", 2),
         ({}, "", 3),
-    ],
-)
-def test_without_a_version_the_one_that_gets_the_calls_is_meant(
-    split: dict[str, int], selector: str, number: int
-) -> None:
-    assert called_number(Model(**split), ModelReference("m", selector)) == number
+    ):
+        assert called_number(Model(split), ModelReference("m", selector)) == number

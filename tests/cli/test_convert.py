@@ -296,21 +296,6 @@ def test_a_kit_that_was_built_becomes_a_flavour_if_the_gate_lets_it(
         assert [each.name for each in (entry / "1").iterdir()] == ["model.onnx"]
 
 
-@pytest.mark.slow
-def test_what_tensorrt_cannot_take_ends_it_before_anything_is_made(
-    entry: Path, tmp_path: Path
-) -> None:
-    done = servegate("convert", "trt", entry, "--profile", "x=1x3:4x3:4x3", "--print", "trtexec")
-    assert (done.returncode, "code: trt_profile" in done.stderr) == (1, True)
-    assert "batches of up to 8" in done.stderr
-    (entry / "1" / "model.onnx").write_bytes(doubling("StringConcat"))
-    words = ("--print", "docker", "--image", IMAGE)
-    done = servegate("convert", "trt", entry, *words, folder=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "code: trt_unsupported" in done.stderr and "'twice'" in done.stderr
-    assert not (tmp_path / "twice-kit").exists()
-
-
 def test_words_that_make_no_sense_are_a_mistake_of_use(entry: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     bare = write_entry(tmp_path / "bare" / "twice", cases=())

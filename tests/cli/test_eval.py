@@ -20,43 +20,24 @@ def estimate(value):
 
 
 def side(accuracy):
-    return {
-        "failed": 1,
-        "latency": {"p50": 1.5, "p90": 2.0, "p99": 30.0, "mean": 2.0},
-        "accuracy": estimate(accuracy),
-        "macro_f1": 0.9,
-        "ece": 0.02,
-        "mae": None,
-        "rmse": None,
-    }
+    latency = {"p50": 1.5, "p90": 2.0, "p99": 30.0, "mean": 2.0}
+    numbers = {"macro_f1": 0.9, "ece": 0.02, "mae": None, "rmse": None}
+    return numbers | {"failed": 1, "latency": latency, "accuracy": estimate(accuracy)}
 
 
 def page():
-    return {
-        "id": "3f9c01ab27d4",
-        "state": "done",
-        "model": "digits",
-        "dataset": "held-out",
-        "revision": 2,
-        "done": 599,
-        "total": 599,
-        "a": 1,
-        "b": 2,
-        "report": {
-            "a": side(0.97),
-            "b": side(0.95),
-            "compared": {
-                "agreement": estimate(0.98),
-                "drop": estimate(0.02),
-                "mcnemar": 0.0123,
-                "pairs": {"both": 560, "only_a": 20, "only_b": 8, "neither": 11},
-                "difference": None,
-            },
-            "buckets": {"both-right": 560, "only-b": 8, "only-a": 20},
-            "slices": [{"name": "pen", "value": "blue", "rows": 9, "a": side(1), "b": side(0.5)}],
-            "gates": [{"text": "drop<=0.5pp", "value": 0.02, "passed": False}],
-        },
+    pairs = {"both": 560, "only_a": 20, "only_b": 8, "neither": 11}
+    compared = {"agreement": estimate(0.98), "drop": estimate(0.02), "mcnemar": 0.0123}
+    report = {
+        "a": side(0.97),
+        "b": side(0.95),
+        "compared": compared | {"pairs": pairs, "difference": None},
+        "buckets": {"both-right": 560, "only-b": 8, "only-a": 20},
+        "slices": [{"name": "pen", "value": "blue", "rows": 9, "a": side(1), "b": side(0.5)}],
+        "gates": [{"text": "drop<=0.5pp", "value": 0.02, "passed": False}],
     }
+    found = {"id": "3f9c01ab27d4", "state": "done", "model": "digits", "dataset": "held-out"}
+    return found | {"revision": 2, "done": 599, "total": 599, "a": 1, "b": 2, "report": report}
 
 
 def test_a_report_is_readable_without_colour():

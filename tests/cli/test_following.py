@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fake_gateway import FakeGateway, Fault, replica
+from refusals import refusal
 
 from serve.cli.channel import Channel, Patience
 from serve.cli.client import AdminClient
@@ -28,18 +29,9 @@ MODEL = {"name": "m", "pool": "default", "versions": [], "labels": {}, "split": 
 
 
 def record(recorded: str = "published", state: str = "", **more: Any) -> dict[str, Any]:
-    page = {
-        "model": "m",
-        "version": 3,
-        "recorded": recorded,
-        "state": state or recorded,
-        "replicas": [],
-        "reason": "",
-        "findings": [],
-        "labels": [],
-        "live": False,
-        "times": {"uploaded": 1.0},
-    }
+    page = {"model": "m", "version": 3, "recorded": recorded, "state": state or recorded}
+    page |= {"replicas": [], "reason": "", "findings": [], "labels": [], "live": False}
+    page |= {"times": {"uploaded": 1.0}}
     return page | more
 
 
@@ -81,58 +73,37 @@ def test_a_version_whose_pool_was_scaled_to_zero_is_not_waited_for() -> None:
     assert "no replicas until the first call" in conclusion(MODEL, 3, now.replicas)
 
 
-@pytest.mark.parametrize(
-    ("times", "reason", "kind", "status"),
-    [
+def test_a_version_that_failed_is_an_error_of_its_own_kind() -> None:
+    kinds: list[tuple[dict[str, float], str, type[ServegateError], int]] = [
         ({"uploaded": 1.0}, "two; three", CheckFailed, 7),
         ({"uploaded": 1.0, "checked": 2.0}, "it took too much", TrialFailed, 7),
         ({"uploaded": 1.0}, "an error in Servegate; see its log", ServegateError, 1),
-    ],
-)
-def test_a_version_that_failed_is_an_error_of_its_own_kind(
-    times: dict[str, float], reason: str, kind: type[ServegateError], status: int
-) -> None:
-    with pytest.raises(kind) as raised:
-        standing(record("failed", times=times, reason=reason), None, ())
-    assert exit_code(raised.value) == status
-    assert reason in raised.value.why
+    ]
+    for times, reason, kind, status in kinds:
+        failed = record("failed", times=times, reason=reason)
+        error = refusal(kind, standing, failed, None, ())
+        assert (type(error), exit_code(error)) == (kind, status)
+        assert reason in error.why
 
 
 def test_a_version_that_was_put_away_is_not_waited_for() -> None:
     for state in ("retired", "removed"):
         with pytest.raises(Conflict, match=f"is {state}"):
             standing(record(state), None, ())
-    with pytest.raises(CheckFailed) as raised:
-        standing(record("failed", reason="x", findings=["one", "two"]), None, ())
-    assert raised.value.findings == ("one", "two")
+    failed = record("failed", reason="x", findings=["one", "two"])
+    assert refusal(CheckFailed, standing, failed, None, ()).findings == ("one", "two")
 
 
-@pytest.mark.parametrize(
-    ("split", "labels", "words"),
-    [
-        (
-            {"2": 1},
-            {},
-            "version 3 is ready on 2 replicas; version 2 still receives the traffic. Try: ",
-        ),
-        ({"3": 7}, {}, "version 3 is ready on 2 replicas; it receives all traffic"),
-        (
-            {"2": 90, "3": 10},
-            {},
-            "version 3 is ready on 2 replicas; it receives 10 % of the traffic",
-        ),
-        ({}, {}, "version 3 is ready on 2 replicas; it receives no traffic. Try: "),
-        (
-            {"3": 1},
-            {"new": 3},
-            "version 3 is ready on 2 replicas, and m:new points to it; it receives",
-        ),
-    ],
-)
-def test_the_end_says_what_serves_now(
-    split: dict[str, int], labels: dict[str, int], words: str
-) -> None:
-    assert conclusion(MODEL | {"split": split, "labels": labels}, 3, 2).startswith(words)
+def test_the_end_says_what_serves_now() -> None:
+    for split, labels, words in (
+        ({"2": 1}, {}, "; version 2 still receives the traffic. Try: "),
+        ({"3": 7}, {}, "; it receives all traffic"),
+        ({"2": 90, "3": 10}, {}, "; it receives 10 % of the traffic"),
+        ({}, {}, "; it receives no traffic. Try: "),
+        ({"3": 1}, {"new": 3}, ", and m:new points to it; it receives"),
+    ):
+        said = conclusion(MODEL | {"split": split, "labels": labels}, 3, 2)
+        assert said.startswith(f"version 3 is ready on 2 replicas{words}")
 
 
 # --- following, against the fake gateway -------------------------------------------------------

@@ -4,69 +4,25 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from cli.commands import SERVEGATE, Done, servegate
+from cli.http_servers import answering
+from data_ports import METADATA, Gateway, http_port
 
-from serve.tensors.datatypes import to_raw
 from serve.workbench.loadtest.reports.folder import read
 
-METADATA = {
-    "name": "m",
-    "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}],
-    "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
-}
-SCORES = to_raw(np.array([[0.25, 0.75]], np.float32), "FP32")
-OUTPUT = {"name": "y", "datatype": "FP32", "shape": [1, 2]}
-OUTPUT |= {"parameters": {"binary_data_size": len(SCORES)}}
-HEAD = json.dumps({"model_name": "m", "model_version": "1", "outputs": [OUTPUT]}).encode()
 KEY = "sg_abcdef_0123456789abcdef0123"
-
-
-class Gateway(BaseHTTPRequestHandler):
-    """Answers class 1 to every call of model m, and 404 to all others."""
-
-    protocol_version = "HTTP/1.1"
-    keys: ClassVar[set[str]] = set()
-
-    def do_GET(self) -> None:
-        known = self.path.startswith("/v2/models/m")
-        self.say(200 if known else 404, json.dumps(METADATA if known else {"error": "no"}).encode())
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        type(self).keys.add(self.headers.get("authorization", ""))
-        if self.path.startswith("/v2/models/m"):
-            length = {"Inference-Header-Content-Length": str(len(HEAD))}
-            self.say(200, HEAD + SCORES, {"servegate-version": "1; by=newest"} | length)
-        else:
-            self.say(404, b'{"error": "it is not here"}')
-
-    def say(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with http_port() as url:
+        yield url
 
 
 def words(url: str, folder: Path, *more: object, model: str = "m") -> list[str]:
@@ -79,16 +35,15 @@ def run(url: str, folder: Path, *more: object, **environment: str) -> Done:
 
 
 def result(done: Done) -> dict[str, Any]:
-    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert last["type"] == "result"
-    return last
+    assert done.events[-1]["type"] == "result"
+    return done.events[-1]
 
 
 def test_a_run_shows_a_table_and_leaves_a_report(url: str, tmp_path: Path) -> None:
     done = run(url, tmp_path, "--rate", 30, "--arrivals", "constant", "--name", "first")
     assert done.returncode == 0, done.stderr
     heads, row = (line.split("\t") for line in done.stdout.splitlines()[:2])
-    assert heads[:3] == ["protocol", "version", "calls"] and row[:3] == ["http-binary", "1", "30"]
+    assert heads[:3] == ["protocol", "version", "calls"] and row[:3] == ["http-binary", "2", "30"]
     assert (tmp_path / "first" / "report.html").is_file()
     assert f"report: {tmp_path / 'first' / 'report.html'}" in done.stderr
     report = read("first", tmp_path)
@@ -122,13 +77,13 @@ def test_answers_are_held_against_the_expected_classes(url: str, tmp_path: Path)
 
 @pytest.mark.slow
 def test_users_of_a_closed_loop_show_a_key_that_is_in_no_report(url: str, tmp_path: Path) -> None:
-    Gateway.keys.clear()
+    Gateway.asked.clear()
     done = run(url, tmp_path, "--closed", 2, "--think", "20ms", "--json", SERVEGATE_KEY=KEY)
     folder = result(done)["path"]
     report = read(folder)
     assert done.returncode == 0 and not report.runs[0].is_open
     assert report.runs[0].label == "2 users"
-    assert Gateway.keys == {f"Bearer {KEY}"}
+    assert {headers["authorization"] for _, headers, _ in Gateway.asked} == {f"Bearer {KEY}"}
     for path in Path(folder).iterdir():
         assert KEY not in path.read_text()
     assert KEY not in done.stdout + done.stderr
@@ -139,10 +94,11 @@ def test_a_first_call_that_fails_ends_the_command(url: str, tmp_path: Path) -> N
     done = servegate(*words(url, tmp_path, "--rate", 5, "--json", model="other"))
     assert (done.returncode, result(done)["code"]) == (3, "not_found")
     assert list(tmp_path.iterdir()) == []
-    asked = ("--rate", 20, "--protocol", "tfserving")
-    refused = run(url, tmp_path, *asked)
+    refusal = 404, {"error": "it is not here"}
+    with answering(lambda asked: (200, METADATA) if asked.method == "GET" else refusal) as other:
+        refused = run(other, tmp_path, "--rate", 20)
+        counted = run(other, tmp_path, "--rate", 20, "--no-check", "--json")
     assert refused.returncode == 3 and "it is not here" in refused.stderr
-    counted = run(url, tmp_path, *asked, "--no-check", "--json")
     assert counted.returncode == 0 and set(result(counted)["runs"][0]["errors"]) == {"http_404"}
 
 

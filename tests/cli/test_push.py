@@ -65,10 +65,8 @@ def test_a_push_prints_the_version_and_says_how_to_go_on(
     assert "created version 1 of m" in done.stderr
     assert "to see its state: servegate model show m@1" in done.stderr
     [ask] = gateway.commits
-    assert ask["labels"] == ["candidate"]
-    assert ask["tags"] == {"k": "v"}
-    assert ask["source"] == "triton m"
-    assert set(ask["tools"]) == {"servegate"}
+    assert (ask["labels"], ask["tags"]) == (["candidate"], {"k": "v"})
+    assert (ask["source"], set(ask["tools"])) == ("triton m", {"servegate"})
     again = push(gateway, folder, "m", "--live")
     assert (again.returncode, again.stdout) == (0, "m@1\n")
     assert "version 1 of m already has this content" in again.stderr
@@ -100,14 +98,8 @@ def test_waiting_ends_with_what_serves_now_or_with_every_finding_on_a_line(
 def test_programs_hear_events_and_a_result(gateway: FakeGateway, folder: Path) -> None:
     heard = push(gateway, folder, "m", "--wait", "--json").events
     kinds = [each["type"] for each in heard]
-    assert [kind for kind in kinds if kind not in ("progress", "note")] == [
-        "digest",
-        "upload",
-        "sent",
-        "committed",
-        "state",
-        "result",
-    ]
+    told = [kind for kind in kinds if kind not in ("progress", "note")]
+    assert told == ["digest", "upload", "sent", "committed", "state", "result"]
     size = len(CONFIG) + 5
     result = heard[-1]
     assert (result["ok"], result["exit"], result["version"]) == (True, 0, 1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fake_gateway import FakeGateway, Fault
+from refusals import refusal
 
 from serve.cli.channel import Channel, Patience
 from serve.cli.client import AdminClient
@@ -19,11 +20,11 @@ from serve.cli.pieces import UploadPiece
 from serve.cli.uploads import CommittedVersion, Uploading
 from serve.core.errors import (
     Conflict,
+    Forbidden,
     Invalid,
     NoControl,
     NoSpace,
     OutcomeUnknown,
-    ServegateError,
     Unavailable,
 )
 
@@ -111,22 +112,12 @@ def test_nothing_is_sent_before_it_is_known_where_to_go_on(
     assert uploading.sent <= SIZE + 50_000
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "kind"),
-    [
-        (507, "no_space", NoSpace),
-        (422, "invalid", Invalid),
-        (403, "forbidden", ServegateError),
-    ],
-)
-def test_a_refusal_ends_the_upload_at_once(
-    gateway: FakeGateway, tmp_path: Path, status: int, code: str, kind: type[ServegateError]
-) -> None:
-    gateway.faults.append(Fault("PATCH", status=status, code=code))
-    with pytest.raises(kind) as raised:
-        publish(gateway, blobs_of(tmp_path, a=noise(SIZE)))
-    assert raised.value.code == code
-    assert patches(gateway) == 1
+def test_a_refusal_ends_the_upload_at_once(gateway: FakeGateway, tmp_path: Path) -> None:
+    kinds = {"no_space": (507, NoSpace), "invalid": (422, Invalid), "forbidden": (403, Forbidden)}
+    for count, (code, (status, kind)) in enumerate(kinds.items(), 1):
+        gateway.faults.append(Fault("PATCH", status=status, code=code))
+        assert refusal(kind, publish, gateway, blobs_of(tmp_path, a=noise(SIZE))).code == code
+        assert patches(gateway) == count
 
 
 def test_an_address_where_nobody_listens_is_not_waited_for(tmp_path: Path) -> None:
