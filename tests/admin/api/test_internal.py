@@ -1,7 +1,8 @@
 """What our own processes ask and tell over HTTP; nobody else sees these paths."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+import functools
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import httpx2
 import pytest
 from admin.api.admin_scene import (
     SECRET,
+    Client,
     application,
     assert_error,
     beside_app,
     client_of,
     internal_api,
+    play,
     send,
 )
 from builders import ControlPlane, replica, until, write_model
@@ -40,21 +43,14 @@ class Membership:
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
 
-    async def become(
-        self,
-        replicas: Collection[Replica],
-        starting: Mapping[str, int],
-        *,
-        leaving: Collection[str],
-        within: float,
-    ) -> Mapping[str, float | None]:
-        self.told.append((replicas, starting, leaving, within))
+    async def become(self, replicas: object, starting: object, **when: object) -> dict[str, float]:
+        self.told.append((replicas, starting, when["leaving"], when["within"]))
         return {"b": 1.0}
 
 
-def put(body: Any, membership: Membership, headers: Any = KNOWN) -> httpx2.Response:
+def put(body: Any, membership: Membership) -> httpx2.Response:
     app = beside_app(membership_router(membership))  # type: ignore[arg-type]
-    return send(app, "PUT", "/internal/replicas", body=body, **headers)
+    return send(app, "PUT", "/internal/replicas", body=body, **KNOWN)
 
 
 def test_the_list_is_taken_as_a_whole_and_those_that_still_have_calls_are_told() -> None:
@@ -67,9 +63,8 @@ def test_the_list_is_taken_as_a_whole_and_those_that_still_have_calls_are_told()
     assert membership.told == [(members, {"a100": 2}, ["b"], 9.0)]
 
 
-def test_a_list_that_cannot_be_is_refused_whole_and_none_is_taken_without_the_secret() -> None:
+def test_a_list_that_cannot_be_is_refused_whole() -> None:
     membership = Membership()
-    assert put({"replicas": [MEMBER]}, membership, headers={}).status_code == 404
     for wrong in ([MEMBER, MEMBER], [MEMBER, "127.0.0.1:1:2:3"], [MEMBER, "b=127.0.0.1:1"], None):
         answer = put({"replicas": wrong}, membership)
         assert answer.headers["servegate-error"] == "invalid", wrong
@@ -79,38 +74,15 @@ def test_a_list_that_cannot_be_is_refused_whole_and_none_is_taken_without_the_se
 # --- who waits ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def woken() -> list[list[str]]:
-    return []
-
-
-@pytest.fixture
-def app(woken: list[list[str]]) -> FastAPI:
-    return beside_app(waking_router(lambda models: woken.append(sorted(models))))
-
-
-def wake(app: FastAPI, body: object, **headers: str) -> httpx2.Response:
-    return send(app, "POST", "/internal/waking", body=body, **headers)
-
-
-def test_the_models_that_are_waited_for_are_passed_on(app, woken) -> None:
-    answer = wake(app, {"models": ["m", "n", "m"]}, **KNOWN)
+def test_the_models_that_are_waited_for_are_passed_on_and_what_names_none_is_refused() -> None:
+    woken: list[list[str]] = []
+    app = beside_app(waking_router(lambda models: woken.append(sorted(models))))
+    bodies: list[Any] = [{"models": names} for names in ([], "m", [""], None)]
+    for body in (*bodies, {}, {"models": ["m"], "more": 1}, []):
+        assert send(app, "POST", "/internal/waking", body=body, **KNOWN).status_code == 422
+    answer = send(app, "POST", "/internal/waking", body={"models": ["m", "n", "m"]}, **KNOWN)
     assert (answer.status_code, answer.content) == (204, b"")
     assert woken == [["m", "n"]]
-
-
-def test_only_who_knows_the_shared_secret_may_tell(app, woken) -> None:
-    for headers in ({}, {"authorization": "Bearer other"}):
-        assert wake(app, {"models": ["m"]}, **headers).status_code == 404
-    assert woken == []
-
-
-def test_what_names_no_models_is_refused(app, woken) -> None:
-    for names in ([], "m", [""], None):
-        assert wake(app, {"models": names}, **KNOWN).status_code == 422
-    for body in ({}, {"models": ["m"], "more": 1}, []):
-        assert wake(app, body, **KNOWN).status_code == 422
-    assert woken == []
 
 
 # --- workers wait for the snapshot ---------------------------------------------------------------
@@ -143,17 +115,6 @@ def test_a_worker_that_knows_the_secret_gets_the_snapshot(tmp_path: Path) -> Non
     for query in ({}, {"worker": "w", "after": "x"}, {"worker": "w", "after": "-1"}):
         answer = asyncio.run(scene.get(PATH, KNOWN, **query))
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
-
-
-def test_without_the_secret_there_is_no_snapshot(tmp_path: Path) -> None:
-    scene = SnapshotScene(tmp_path)
-    shown = ("", SECRET, "Bearer", "Bearer wrong", f"Bearer {SECRET}2", f"bearer {SECRET} ")
-    for headers in ({}, *({"authorization": text} for text in shown)):
-        for query in ({"worker": "w", "after": "0"}, {}):
-            answer = asyncio.run(scene.get(PATH, headers, **query))
-            assert answer.status_code == 404
-            assert b"generation" not in answer.content
-    assert scene.plane.publisher.workers == ()
 
 
 def test_a_worker_waits_for_the_next_generation(tmp_path: Path) -> None:
@@ -213,45 +174,31 @@ def test_keys_travel_to_workers_whole_and_to_people_without_their_digests(tmp_pa
     assert made.key.digest not in people.text
 
 
-class Connection:
-    """One worker's connection to the application: a poll that waits until it is closed."""
-
-    def __init__(self, scene: SnapshotScene, generation: int) -> None:
-        self._closed = asyncio.Event()
-        self._begun = False
-        scope: dict[str, Any] = {
-            "type": "http",
-            "method": "GET",
-            "path": PATH,
-            "raw_path": PATH.encode(),
-            "query_string": f"worker=w&after={generation}".encode(),
-            "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {SECRET}".encode())],
-        }
-        self.task = asyncio.create_task(scene.app(scope, self._receive, self._send))
-
-    async def _receive(self) -> dict[str, Any]:
-        if not self._begun:
-            self._begun = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self._closed.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: object) -> None:
-        pass
-
-    async def close(self) -> None:
-        self._closed.set()
-        await self.task
-
-
 def test_a_worker_whose_connection_has_gone_is_not_waited_for(tmp_path: Path) -> None:
     scene = SnapshotScene(tmp_path)
     publisher = scene.plane.publisher
+    query = f"worker=w&after={publisher.snapshot.generation}"
+    headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {SECRET}".encode())]
+    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": PATH, "headers": headers}
+    scope |= {"raw_path": PATH.encode(), "query_string": query.encode()}
 
     async def scenario() -> None:
-        connection = Connection(scene, publisher.snapshot.generation)
+        gone = asyncio.Event()
+        messages = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if messages:
+                return messages.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def ignore(message: object) -> None:
+            """Nobody is there to hear it."""
+
+        polling = asyncio.create_task(scene.app(scope, receive, ignore))
         await until(lambda: len(publisher.workers) == 1)
-        await connection.close()
+        gone.set()
+        await polling
         await until(lambda: publisher.workers == ())
 
     asyncio.run(scenario())
@@ -303,21 +250,9 @@ def syncing(tmp_path: Path) -> SyncScene:
     return SyncScene(tmp_path)
 
 
-def test_without_the_secret_there_is_nothing_here(syncing: SyncScene) -> None:
-    for method, path in (
-        ("GET", "/internal/wanted?replica=a"),
-        ("POST", "/internal/delivered"),
-        ("GET", "/internal/blobs/abc"),
-    ):
-        for headers in ({}, {"authorization": "Bearer wrong"}):
-            answer = syncing.ask(method, path, headers)
-            assert answer.status_code == 404 and "digits" not in answer.text
-
-
 def test_a_report_or_a_poll_that_is_none_is_refused(syncing: SyncScene) -> None:
     page = {"replica": "a", "page": "p", "slots": []}
-    wrong = {"replica": ""}, {"slots": [["m", 0]]}, {"problems": [{"slot": ["m", 1]}]}
-    for change in wrong:
+    for change in ({"replica": ""}, {"slots": [["m", 0]]}, {"problems": [{"slot": ["m", 1]}]}):
         answer = syncing.ask("POST", "/internal/delivered", json=page | change)
         assert_error(answer, 422, "invalid")
     assert_error(syncing.ask("GET", "/internal/wanted"), 422, "invalid")
@@ -342,3 +277,28 @@ def test_documents_and_blobs_that_are_not_there_are_not_given_out(syncing: SyncS
     assert_error(syncing.ask("GET", f"/internal/blobs/{'0' * 64}"), 404, "not_found")
     syncing.shelf.blob(syncing.file("1/model.onnx").sha256).unlink()
     assert_error(syncing.blob("1/model.onnx"), 404, "not_found")
+
+
+# --- only who knows the secret -------------------------------------------------------------------
+
+
+def test_without_the_secret_there_is_nothing_here(syncing: SyncScene, tmp_path: Path) -> None:
+    scene, membership, woken = SnapshotScene(tmp_path), Membership(), []
+    routers = membership_router(membership), waking_router(woken.append)  # type: ignore[arg-type]
+    asked: list[tuple[FastAPI, str, str, Any]] = [
+        (beside_app(*routers), "PUT", "/internal/replicas", {"replicas": [MEMBER]}),
+        (beside_app(*routers), "POST", "/internal/waking", {"models": ["m"]}),
+        (syncing.app, "GET", "/internal/wanted?replica=a", None),
+        (syncing.app, "POST", "/internal/delivered", None),
+        (syncing.app, "GET", "/internal/blobs/abc", None),
+        (scene.app, "GET", f"{PATH}?worker=w&after=0", None),
+        (scene.app, "GET", PATH, None),
+    ]
+    wrong = ("", SECRET, "Bearer", "Bearer wrong", f"Bearer {SECRET}2", f"bearer {SECRET} ")
+    for app, method, path, body in asked:
+        for headers in ({}, *({"authorization": text} for text in wrong)):
+            asking = {"method": method, "url": path, "json": body, "headers": headers}
+            answer = play(app, functools.partial(Client.request, **asking))
+            assert answer.status_code == 404, asking
+            assert "digits" not in answer.text and "generation" not in answer.text
+    assert (membership.told, woken, scene.plane.publisher.workers) == ([], [], ())
