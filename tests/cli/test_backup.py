@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli.commands import Done, servegate
-from database import PASSWORD, PostgresServer
+from database import PostgresServer
 
 from serve.app.paths import LOCK_FILE
 from serve.control.storage.leadership import leadership_of
@@ -40,19 +40,6 @@ def test_a_store_is_restored_into_an_empty_state_folder(folder: Path) -> None:
     assert (folder / "monday").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.slow
-def test_a_store_moves_to_postgres_and_back(folder: Path, postgresql: PostgresServer) -> None:
-    url = postgresql.new_database()
-    there = run(folder, "restore", "monday", "--database", url)
-    assert there.returncode == 0, there.stderr
-    saved = run(folder, "backup", "tuesday", "--database", url)
-    assert saved.returncode == 0, saved.stderr
-    back = run(folder, "restore", "tuesday", "--state", "other")
-    assert back.returncode == 0, back.stderr
-    assert keys(folder, "other") == keys(folder, ".servegate")
-    assert not any(PASSWORD in done.stderr or url in done.stderr for done in (there, saved, back))
-
-
 def test_a_store_in_use_is_not_replaced_and_another_one_only_in_so_many_words(folder: Path) -> None:
     plain = run(folder, "restore", "monday")
     assert plain.returncode == 5 and "--replace" in plain.stderr
@@ -78,21 +65,16 @@ def test_nothing_is_restored_while_a_control_plane_leads(
     assert run(folder, "restore", "monday", "--database", url).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("backup", "x", "--state", "nowhere"), 3),
-        (("backup", "x", "--database", "mysql://h/x"), 1),
-        (("backup", "x", "--database", "postgresql://h@127.0.0.1:9/x"), 6),
-        (("restore", "x", "--database", "postgresql://h@127.0.0.1:9/x"), 6),
-        (("restore", "no-such-file", "--state", "other"), 1),
-        (("restore", "key.txt", "--state", "other"), 2),
-    ],
-)
-def test_exit_codes_say_what_went_wrong(
-    tmp_path: Path, arguments: tuple[str, ...], code: int
-) -> None:
+def test_exit_codes_say_what_went_wrong(tmp_path: Path) -> None:
     (tmp_path / "key.txt").write_text("no backup\n")
-    done = run(tmp_path, *arguments)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr and done.stdout == ""
+    for arguments, code in (
+        ("backup x --state nowhere", 3),
+        ("backup x --database mysql://h/x", 1),
+        ("backup x --database postgresql://h@127.0.0.1:9/x", 6),
+        ("restore x --database postgresql://h@127.0.0.1:9/x", 6),
+        ("restore no-such-file --state other", 1),
+        ("restore key.txt --state other", 2),
+    ):
+        done = run(tmp_path, *arguments.split())
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr and done.stdout == ""
