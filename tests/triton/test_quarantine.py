@@ -1,21 +1,27 @@
-"""Real trials: what a version can do wrong in quarantine, what is said of it, and what is left."""
+"""Real trials: what a version can do wrong in quarantine, what is said of it, and what is left.
+
+Where times are measured, a quarantine takes no step back: it is a bench.
+"""
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
-import uvloop
 from living import ends
+from loops import in_each_loop, in_loop
 
 from serve.core.errors import TrialFailed, TritonDidNotStart, TritonFailed, Unavailable
 from serve.processes import Ledger
@@ -50,6 +56,7 @@ class TritonPythonModel:
         ]
 """
 ALLOCATE = "self.held = [bytearray(os.urandom(1) * (32 << 20)) for _ in range(64)]"
+LARGE = {"memory": 300 << 20}
 SLEEP = "time.sleep(600)"
 BUSY = "import re, threading; threading.Timer(0.1, re.match, ('(a+)+$', 'a' * 60 + 'b')).start()"
 
@@ -81,16 +88,14 @@ def quarantine(folder: Path, **more: Any) -> Quarantine:
     )
 
 
-def on(loop: Callable[[Coroutine[Any, Any, None]], None], work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await work
-
-    loop(bounded())
-
-
 def oom_score(pid: int) -> int:
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+def started(folder: Path) -> Any:
+    """The ledger's entry of the Triton that runs."""
+    (entry,) = Ledger(folder / "state" / LEDGER_FILE).entries
+    return entry
 
 
 PF_EXITING = 0x4  # of the kernel's include/linux/sched.h
@@ -123,214 +128,210 @@ def left_behind(folder: Path) -> list[object]:
     return found + list(Path("/dev/shm").glob(f"servegate-{mark}-quarantine-*"))
 
 
-def fails(folder: Path, text: str, body: Any = None, **limits: Any) -> TrialFailed:
-    """How the trial of model m ends; nothing may be left of it."""
-
-    async def main() -> None:
-        async with quarantine(folder, limits=TrialLimits(**limits)).trial(
-            folder / "models", [order(text=text)]
-        ) as trial:
-            assert body is not None, "it was loaded"
-            await body(trial.replica)
-
-    with pytest.raises(TrialFailed) as caught:
-        on(asyncio.run, main())
-    assert left_behind(folder) == []
-    assert Ledger(folder / "state" / LEDGER_FILE).entries == ()
-    return caught.value
+async def ask(replica: Any) -> dict[str, Any]:
+    return dict(await predict(replica, "m", 1, {"x": 3 * ONE}, timeout=PATIENCE))
 
 
-async def ask(replica: Any) -> None:
-    await predict(replica, "m", 1, {"x": ONE}, timeout=PATIENCE)
+@in_each_loop
+async def test_a_sound_version_answers_and_nothing_is_left(tmp_path: Path) -> None:
+    environ = os.environ | {"SERVEGATE_SECRET": "s3cr3t", "AWS_SECRET_ACCESS_KEY": "s3cr3t"}
+    async with quarantine(tmp_path, environ=environ).trial(onnx(tmp_path), [order()]) as trial:
+        assert (await ask(trial.replica))["y"].tolist() == [[3, 3]]
+        assert 10 << 20 < trial.memory < 400 << 20
+        entry = started(tmp_path)
+        family = [one.pid for one in rows() if one.session == entry.pid]
+        assert len(family) == 2
+        for pid in family:
+            assert oom_score(pid) == 1000
+            assert os.getpriority(os.PRIO_PROCESS, pid) == 10
+            assert not carries(pid, "SERVEGATE_SECRET=s3cr3t")
+            assert not carries(pid, "AWS_SECRET_ACCESS_KEY=s3cr3t")
+    assert left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_a_sound_version_answers_and_nothing_is_left(
-    tmp_path: Path, loop: Callable[[Coroutine[Any, Any, None]], None]
+@in_loop
+async def test_trials_take_turns(tmp_path: Path) -> None:
+    repository, at_once, most = python(tmp_path), 0, 0
+    one = quarantine(tmp_path)
+
+    async def attempt() -> None:
+        nonlocal at_once, most
+        async with one.trial(repository, [order(text=PYTHON)]) as trial:
+            at_once += 1
+            most = max(most, at_once)
+            await ask(trial.replica)
+            at_once -= 1
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(attempt())
+        tasks.create_task(attempt())
+    assert most == 1
+
+
+# --- what a version can do wrong ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a version does when it is loaded or asked, and what is said of it, as a pattern."""
+
+    said: str
+    initialize: str = "pass"
+    execute: str = ""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+FAULTS = {
+    "hangs while it is loaded": Fault(
+        "it was still loading after 1 s", SLEEP, limits={"loading": 1.0}
+    ),
+    "takes too much memory while it is loaded": Fault(
+        "it used more than 300 MiB of memory while loading", ALLOCATE, limits=LARGE
+    ),
+    "takes too much memory when it is asked": Fault(
+        "it used more than 300 MiB of memory after it was loaded",
+        execute=f"{ALLOCATE}; {SLEEP}",
+        limits=LARGE,
+    ),
+    "names the paths of this machine": Fault(
+        ".*OSError: 1/model.py .*",
+        "raise OSError(f'{__file__} {ctypes.__file__} {os.getcwd()}')",
+    ),
+    "crashes the server while it is loaded": Fault(
+        r"its Triton died while loading: (killed by signal 11 \(SIGSEGV\); the end of its log: "
+        "|exit status ).*",
+        f"print('farewell', flush=True); os.kill(os.getppid(), signal.SIGSEGV); {SLEEP}",
+    ),
+    "crashes the server when it is asked": Fault(
+        r"its Triton died after it was loaded: killed by signal 9 \(SIGKILL\).*",
+        execute="os.kill(os.getppid(), signal.SIGKILL)",
+    ),
+    "crashes its stub while it is loaded": Fault("it did not load: .*m.*", "os.abort()"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@in_loop
+async def test_what_a_version_does_wrong_is_said_and_nothing_is_left(
+    tmp_path: Path, fault: Fault
 ) -> None:
-    async def main() -> None:
-        environ = os.environ | {"SERVEGATE_SECRET": "s3cr3t", "AWS_SECRET_ACCESS_KEY": "s3cr3t"}
-        async with quarantine(tmp_path, environ=environ).trial(onnx(tmp_path), [order()]) as trial:
-            answer = await predict(trial.replica, "m", 1, {"x": 3 * ONE}, timeout=PATIENCE)
-            assert answer["y"].tolist() == [[3, 3]]
-            assert 10 << 20 < trial.memory < 400 << 20
-            (entry,) = Ledger(tmp_path / "state" / LEDGER_FILE).entries
-            family = [one.pid for one in rows() if one.session == entry.pid]
-            assert len(family) == 2
-            for pid in family:
-                assert oom_score(pid) == 1000
-                assert os.getpriority(os.PRIO_PROCESS, pid) == 10
-                assert not carries(pid, "SERVEGATE_SECRET=s3cr3t")
-                assert not carries(pid, "AWS_SECRET_ACCESS_KEY=s3cr3t")
-        assert left_behind(tmp_path) == []
-
-    on(loop, main())
-
-
-def test_trials_take_turns(tmp_path: Path) -> None:
-    async def main() -> None:
-        repository, at_once, most = python(tmp_path), 0, 0
-        one = quarantine(tmp_path)
-
-        async def attempt() -> None:
-            nonlocal at_once, most
-            async with one.trial(repository, [order(text=PYTHON)]) as trial:
-                at_once += 1
-                most = max(most, at_once)
-                await ask(trial.replica)
-                at_once -= 1
-
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(attempt())
-            tasks.create_task(attempt())
-        assert most == 1
-
-    on(asyncio.run, main())
-
-
-def test_a_corrupt_file_is_refused_with_tritons_sentence(tmp_path: Path) -> None:
-    onnx(tmp_path, b"no onnx")
-    failure = fails(tmp_path, CONFIG)
-    assert failure.what == "it did not load"
-    assert failure.why.startswith("load failed for model 'm': version 1 is at UNAVAILABLE state: ")
-    assert "cannot load 'model.onnx': Protobuf parsing failed" in failure.why
-
-
-def test_the_paths_of_this_machine_are_not_told(tmp_path: Path) -> None:
-    python(tmp_path, "raise OSError(f'{__file__} {ctypes.__file__} {os.getcwd()}')")
-    failure = fails(tmp_path, PYTHON)
-    assert "OSError: 1/model.py " in failure.why
-    assert str(tmp_path) not in str(failure)
-
-
-def test_a_part_that_does_not_load_is_named(tmp_path: Path) -> None:
-    async def main() -> None:
-        onnx(tmp_path)
-        orders = [QuarantineOrder("part", ""), order()]
-        async with quarantine(tmp_path).trial(tmp_path / "models", orders):
-            raise AssertionError("it was loaded")
-
+    one = quarantine(tmp_path, limits=TrialLimits(**fault.limits))
+    repository = python(tmp_path, fault.initialize, fault.execute or "pass")
     with pytest.raises(TrialFailed) as caught:
-        on(asyncio.run, main())
+        async with one.trial(repository, [order(text=PYTHON)]) as trial:
+            assert fault.execute, "it was loaded"
+            await ask(trial.replica)
+    said = str(caught.value)
+    assert re.fullmatch(fault.said, said, re.DOTALL), said
+    assert str(tmp_path) not in said
+    assert left_behind(tmp_path) == []
+    assert Ledger(tmp_path / "state" / LEDGER_FILE).entries == ()
+
+
+@in_loop
+async def test_a_corrupt_file_is_refused_with_tritons_sentence(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed) as caught:
+        await loaded(tmp_path, onnx(tmp_path, b"no onnx"), order())
+    assert caught.value.what == "it did not load"
+    why = caught.value.why
+    assert why.startswith("load failed for model 'm': version 1 is at UNAVAILABLE state: ")
+    assert "cannot load 'model.onnx': Protobuf parsing failed" in why
+
+
+@in_loop
+async def test_a_part_that_does_not_load_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed) as caught:
+        await loaded(tmp_path, onnx(tmp_path), QuarantineOrder("part", ""), order())
     assert caught.value.what == "'part', which it needs, did not load"
 
 
-def test_a_version_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
-    python(tmp_path, SLEEP)
-    began = time.monotonic()
-    assert str(fails(tmp_path, PYTHON, loading=1.0)) == "it was still loading after 1 s"
-    assert time.monotonic() - began < 15
+async def loaded(folder: Path, repository: Path, *orders: QuarantineOrder) -> None:
+    async with quarantine(folder).trial(repository, orders):
+        raise AssertionError("it was loaded")
 
 
-def test_a_version_that_takes_too_much_memory_while_loading_is_killed(tmp_path: Path) -> None:
-    python(tmp_path, ALLOCATE)
-    failure = fails(tmp_path, PYTHON, memory=300 << 20)
-    assert str(failure) == "it used more than 300 MiB of memory while loading"
-
-
-def test_a_version_that_takes_too_much_memory_when_it_is_asked_is_killed(tmp_path: Path) -> None:
-    python(tmp_path, execute=f"{ALLOCATE}; {SLEEP}")
-    failure = fails(tmp_path, PYTHON, ask, memory=300 << 20)
-    assert str(failure) == "it used more than 300 MiB of memory after it was loaded"
-
-
-def test_a_server_that_crashes_while_loading_is_told_with_its_last_words(tmp_path: Path) -> None:
-    python(
-        tmp_path,
-        "print('farewell', flush=True); os.kill(os.getppid(), signal.SIGSEGV); time.sleep(600)",
-    )
-    failure = fails(tmp_path, PYTHON)
-    assert failure.what == "its Triton died while loading"
-    assert failure.why.startswith(
-        "killed by signal 11 (SIGSEGV); the end of its log: "
-    ) or failure.why.startswith("exit status ")
-    assert str(tmp_path) not in str(failure)
-
-
-def test_a_server_that_crashes_while_loading_has_a_second_chance(tmp_path: Path) -> None:
+@in_loop
+async def test_a_server_that_crashes_while_loading_has_a_second_chance(tmp_path: Path) -> None:
     first = tmp_path / "first"
-    python(
+    repository = python(
         tmp_path,
         f"""if not os.path.exists({str(first)!r}):
             open({str(first)!r}, "x").close()
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(600)""",
     )
-
-    async def main() -> None:
-        trial = quarantine(tmp_path).trial(tmp_path / "models", [order(text=PYTHON)])
-        async with trial as loaded:
-            await ask(loaded.replica)
-
-    on(asyncio.run, main())
-
+    async with quarantine(tmp_path).trial(repository, [order(text=PYTHON)]) as trial:
+        await ask(trial.replica)
     assert first.exists()
     assert left_behind(tmp_path) == []
 
 
-def test_a_server_that_crashes_when_it_is_asked_is_told(tmp_path: Path) -> None:
-    python(tmp_path, execute="os.kill(os.getppid(), signal.SIGKILL)")
-    failure = fails(tmp_path, PYTHON, ask)
-    assert failure.what == "its Triton died after it was loaded"
-    assert failure.why.startswith("killed by signal 9 (SIGKILL)")
-
-
-def test_a_stub_that_crashes_while_loading_is_refused(tmp_path: Path) -> None:
-    python(tmp_path, "os.abort()")
-    failure = fails(tmp_path, PYTHON)
-    assert failure.what == "it did not load"
-    assert "m" in failure.why
-
-
-def test_a_stub_that_crashes_when_it_is_asked_is_an_error_of_that_call(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with quarantine(tmp_path).trial(
-            python(tmp_path, execute="ctypes.string_at(0)"), [order(text=PYTHON)]
-        ) as trial:
-            with pytest.raises((TritonFailed, Unavailable)):
-                await ask(trial.replica)
-
-    on(asyncio.run, main())
+@in_loop
+async def test_a_stub_that_crashes_when_it_is_asked_is_an_error_of_that_call(
+    tmp_path: Path,
+) -> None:
+    repository = python(tmp_path, execute="ctypes.string_at(0)")
+    async with quarantine(tmp_path).trial(repository, [order(text=PYTHON)]) as trial:
+        with pytest.raises((TritonFailed, Unavailable)):
+            await ask(trial.replica)
     assert left_behind(tmp_path) == []
 
 
-def test_an_error_of_the_caller_passes_and_the_triton_ends(tmp_path: Path) -> None:
-    async def main() -> None:
+# --- other ends -----------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_an_error_of_the_caller_passes_and_the_triton_ends(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed, match="its answers are wrong"):
         async with quarantine(tmp_path).trial(python(tmp_path), [order(text=PYTHON)]):
             raise TrialFailed("its answers are wrong")
-
-    with pytest.raises(TrialFailed, match="its answers are wrong"):
-        on(asyncio.run, main())
     assert left_behind(tmp_path) == []
 
 
-def test_a_trial_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        loaded = asyncio.Event()
+@in_loop
+async def test_a_trial_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    ready = asyncio.Event()
 
-        async def attempt() -> None:
-            async with quarantine(tmp_path).trial(python(tmp_path), [order(text=PYTHON)]):
-                loaded.set()
-                await asyncio.Event().wait()
+    async def attempt() -> None:
+        async with quarantine(tmp_path).trial(python(tmp_path), [order(text=PYTHON)]):
+            ready.set()
+            await asyncio.Event().wait()
 
-        task = asyncio.create_task(attempt())
-        await loaded.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    on(asyncio.run, main())
+    task = asyncio.create_task(attempt())
+    await ready.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert left_behind(tmp_path) == []
 
 
-def test_a_triton_that_does_not_start_is_no_fault_of_the_version(tmp_path: Path) -> None:
-    async def main() -> None:
-        strange = quarantine(tmp_path, extra_args=("--no-such-flag",))
+@in_loop
+async def test_a_triton_that_does_not_start_is_no_fault_of_the_version(tmp_path: Path) -> None:
+    strange = quarantine(tmp_path, extra_args=("--no-such-flag",))
+    with pytest.raises(TritonDidNotStart, match="no-such-flag"):
         async with strange.trial(onnx(tmp_path), [order()]):
             raise AssertionError("it was loaded")
 
-    with pytest.raises(TritonDidNotStart, match="no-such-flag"):
-        on(asyncio.run, main())
+
+@in_loop
+async def test_a_bench_takes_no_step_back_loads_again_and_tells_its_death(tmp_path: Path) -> None:
+    bench = quarantine(tmp_path, name="bench", steps_back=False)
+    with pytest.raises(TrialFailed, match="its Triton died after it was loaded"):
+        async with bench.trial(onnx(tmp_path), [order()]) as trial:
+            entry = started(tmp_path)
+            mine = os.getpriority(os.PRIO_PROCESS, 0)
+            assert os.getpriority(os.PRIO_PROCESS, entry.pid) == mine
+            assert (entry.name, trial.replica.name) == ("bench", "bench")
+            await trial.again([order(text=CONFIG + "dynamic_batching { }")])
+            url = f"{trial.replica.http_url}/v2/models/m/config"
+            page = json.loads(await asyncio.to_thread(lambda: urlopen(url).read()))
+            assert "dynamic_batching" in page
+            with pytest.raises(TrialFailed, match="it did not load"):
+                await trial.again([order(text=CONFIG.replace("onnxruntime", "none"))])
+            await trial.again([order()])
+            os.kill(entry.pid, signal.SIGKILL)
+            await trial.is_over()  # while nobody asks
+    assert left_behind(tmp_path) == []
 
 
 PARENT = """
@@ -362,7 +363,7 @@ def test_a_killed_parent_leaves_nothing_to_the_next_quarantine(tmp_path: Path) -
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "loaded\n"
-        (entry,) = Ledger(tmp_path / "state" / LEDGER_FILE).entries
+        entry = started(tmp_path)
         (stub,) = (r.pid for r in rows() if r.session == entry.pid and r.pid != entry.pid)
         parent.send_signal(signal.SIGKILL)
     assert ends(entry.pid, PATIENCE)  # at once, by the kernel; the busy stub lives on
