@@ -9,13 +9,12 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 from living import ends
+from loops import in_each_loop, in_loop
 
 from serve.core.errors import TritonDidNotStart
 from serve.core.replicas import Replica
@@ -113,13 +112,6 @@ def launcher(folder: Path, told: Told, *, count: int = 1, **more: Any) -> Launch
     )
 
 
-def on(loop: Callable[[Coroutine[Any, Any, None]], None], work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(work, PATIENCE)
-
-    loop(bounded())
-
-
 def segments(server_id: str) -> list[str]:
     """The shared memory of one Triton."""
     return [path.name for path in Path("/dev/shm").glob(f"{server_id}-*")]
@@ -144,130 +136,114 @@ async def server_id(replica: Replica) -> str:
     return str((await fetch(f"{replica.http_url}/v2"))["name"])
 
 
-@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_each_triton_is_ready_at_its_own_address_and_a_stop_leaves_nothing(
-    tmp_path: Path, loop: Callable[[Coroutine[Any, Any, None]], None]
-) -> None:
-    async def main() -> None:
-        told, progress = Told(), list[str]()
-        local = launcher(tmp_path, told, count=2)
-        async with local:
-            await local.wait_ready(progress.append)
-            assert [replica.name for replica in local.replicas] == ["local-0", "local-1"]
-            assert sorted(progress) == [
-                f"Triton {replica.name} answers on {replica.address}" for replica in local.replicas
-            ]
-            for replica in local.replicas:
-                assert await fetch(f"{replica.http_url}/v2/health/ready") == 200
-            pids = [now.pid or 0 for now in local.conditions.values()]
-            entries = Ledger(tmp_path / "state" / "children.json").entries
-            assert sorted(entry.pid for entry in entries) == sorted(pids)
-        assert [now.state for now in local.conditions.values()] == [
-            SupervisedState.STOPPED,
-            SupervisedState.STOPPED,
-        ]
-        assert [row(pid) for pid in pids] == [None, None]
-        assert Ledger(tmp_path / "state" / "children.json").entries == ()
+def entries(folder: Path) -> list[int]:
+    """The processes in the ledger."""
+    return sorted(one.pid for one in Ledger(folder / "state" / "children.json").entries)
 
-    on(loop, main())
+
+@in_each_loop
+async def test_each_triton_is_ready_at_its_own_address_and_a_stop_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    told, progress = Told(), list[str]()
+    async with launcher(tmp_path, told, count=2) as local:
+        await local.wait_ready(progress.append)
+        assert [replica.name for replica in local.replicas] == ["local-0", "local-1"]
+        assert sorted(progress) == [
+            f"Triton {replica.name} answers on {replica.address}" for replica in local.replicas
+        ]
+        for replica in local.replicas:
+            assert await fetch(f"{replica.http_url}/v2/health/ready") == 200
+        pids = [now.pid or 0 for now in local.conditions.values()]
+        assert entries(tmp_path) == sorted(pids)
+        removing = asyncio.create_task(local.remove("local-0"))
+        await asyncio.sleep(0)
+    await removing
+    said = [record.getMessage() for record in told.records]
+    # one that is being stopped when all are stopped has its time, too
+    assert sum("Waiting for in-flight requests to complete" in line for line in said) == 2, said
+    assert [row(pid) for pid in pids] == [None, None]
+    assert entries(tmp_path) == []
 
 
 @pytest.mark.slow
-def test_a_python_model_runs_in_this_environment_and_ends_with_its_triton(tmp_path: Path) -> None:
-    async def main() -> None:
-        told = Told()
-        models(tmp_path, "echo", ECHO)
-        environ = os.environ | {"SERVEGATE_SECRET": "s3cr3t"}
-        local = launcher(tmp_path, told, extra_args=("--load-model=echo",), environ=environ)
-        async with local:
-            await local.wait_ready()
-            (replica,) = local.replicas
-            column = {"name": "IN", "datatype": "FP32", "shape": [1, 2], "data": [1.5, -2]}
-            answer = await fetch(f"{replica.http_url}/v2/models/echo/infer", {"inputs": [column]})
-            assert answer["outputs"][0]["data"] == [3.0, -4.0]
-
-            id_ = await server_id(replica)
-            family = [one.pid for one in session(local.conditions["local-0"].pid or 0)]
-            assert len(family) == 2
-            assert len(segments(id_)) == 1
-            assert not any(carries(pid, "SERVEGATE_SECRET=s3cr3t") for pid in family)
-        assert all(ends(pid, PATIENCE) for pid in family)
-        assert segments(id_) == []
-        said = {record.getMessage(): vars(record)["replica"] for record in told.records}
-        assert said[f"numpy 1.26.4 of {sys.prefix}"] == "local-0"
-        assert said["successfully loaded 'echo'"] == "local-0"
-
-    on(asyncio.run, main())
-
-
-def test_tritons_come_and_go_beside_each_other_and_a_free_name_is_used_again(
+@in_loop
+async def test_a_python_model_runs_in_this_environment_and_ends_with_its_triton(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        async with launcher(tmp_path, Told(), count=0) as local:
-            await local.wait_ready()
-            assert (local.replicas, local.answering) == ((), ())
-            assert (local.add(), local.add()) == ("local-0", "local-1")
-            assert local.answering == ()
-            await local.wait_ready()
-            first, second = local.answering
-            pid = local.conditions["local-0"].pid or 0
-            await local.remove("local-0")
-            assert row(pid) is None
-            assert local.replicas == (second,)
-            assert await fetch(f"{second.http_url}/v2/health/ready") == 200
-            assert local.add() == "local-0"
-            while len(local.answering) < 2:
-                await local.news()
-            assert local.answering[0].name == first.name
-            assert local.failures == {}
-        assert Ledger(tmp_path / "state" / "children.json").entries == ()
+    told = Told()
+    models(tmp_path, "echo", ECHO)
+    environ = os.environ | {"SERVEGATE_SECRET": "s3cr3t"}
+    local = launcher(tmp_path, told, extra_args=("--load-model=echo",), environ=environ)
+    async with local:
+        await local.wait_ready()
+        (replica,) = local.replicas
+        column = {"name": "IN", "datatype": "FP32", "shape": [1, 2], "data": [1.5, -2]}
+        answer = await fetch(f"{replica.http_url}/v2/models/echo/infer", {"inputs": [column]})
+        assert answer["outputs"][0]["data"] == [3.0, -4.0]
 
-    on(asyncio.run, main())
-
-
-def test_a_triton_that_is_being_stopped_when_all_are_stopped_has_its_time(tmp_path: Path) -> None:
-    async def main() -> None:
-        told = Told()
-        async with launcher(tmp_path, told) as local:
-            await local.wait_ready()
-            removing = asyncio.create_task(local.remove("local-0"))
-            await asyncio.sleep(0)
-        await removing
-        said = [record.getMessage() for record in told.records]
-        assert any("Waiting for in-flight requests to complete" in line for line in said), said
-
-    on(asyncio.run, main())
+        id_ = await server_id(replica)
+        family = [one.pid for one in session(local.conditions["local-0"].pid or 0)]
+        assert len(family) == 2
+        assert len(segments(id_)) == 1
+        assert not any(carries(pid, "SERVEGATE_SECRET=s3cr3t") for pid in family)
+    assert all(ends(pid, PATIENCE) for pid in family)
+    assert segments(id_) == []
+    said = {record.getMessage(): vars(record)["replica"] for record in told.records}
+    assert said[f"numpy 1.26.4 of {sys.prefix}"] == "local-0"
+    assert said["successfully loaded 'echo'"] == "local-0"
 
 
-def test_a_killed_triton_comes_back_at_the_same_address(tmp_path: Path) -> None:
-    async def main() -> None:
-        told = Told()
-        models(tmp_path, "hog", HOG)
-        async with launcher(tmp_path, told, extra_args=("--load-model=hog",)) as local:
-            await local.wait_ready()
-            before = local.replicas
-            first = local.conditions["local-0"].pid or 0
-            family = [one.pid for one in session(first)]
-            (old,) = segments(await server_id(before[0]))
-            clients = [
-                socket.create_connection((before[0].host, port))
-                for port in (before[0].http_port, before[0].grpc_port, before[0].metrics_port)
-            ]
-            os.kill(first, signal.SIGKILL)
-            failed = await told.until("local-0", SupervisedState.BACKING_OFF, 0)
-            assert (failed.reason, failed.delay) == ("killed by signal 9 (SIGKILL)", 0.2)
-            assert all(ends(pid, PATIENCE) for pid in family)  # the busy stub, too
+@in_loop
+async def test_tritons_come_and_go_beside_each_other_and_a_free_name_is_used_again(
+    tmp_path: Path,
+) -> None:
+    async with launcher(tmp_path, Told(), count=0) as local:
+        await local.wait_ready()
+        assert (local.replicas, local.answering) == ((), ())
+        assert (local.add(), local.add()) == ("local-0", "local-1")
+        assert local.answering == ()
+        await local.wait_ready()
+        first, second = local.answering
+        pid = local.conditions["local-0"].pid or 0
+        await local.remove("local-0")
+        assert row(pid) is None
+        assert local.replicas == (second,)
+        assert await fetch(f"{second.http_url}/v2/health/ready") == 200
+        assert local.add() == "local-0"
+        while len(local.answering) < 2:
+            await local.news()
+        assert local.answering[0].name == first.name
+        assert local.failures == {}
+    assert entries(tmp_path) == []
 
-            second = await told.until("local-0", SupervisedState.RUNNING, 1)
-            assert second.pid not in (None, first)
-            assert local.replicas == before
-            assert await fetch(f"{before[0].http_url}/v2/health/ready") == 200
-            assert old not in segments(await server_id(before[0]))
-            for client in clients:
-                client.close()
 
-    on(asyncio.run, main())
+@in_loop
+async def test_a_killed_triton_comes_back_at_the_same_address(tmp_path: Path) -> None:
+    told = Told()
+    models(tmp_path, "hog", HOG)
+    async with launcher(tmp_path, told, extra_args=("--load-model=hog",)) as local:
+        await local.wait_ready()
+        before = local.replicas
+        first = local.conditions["local-0"].pid or 0
+        family = [one.pid for one in session(first)]
+        (old,) = segments(await server_id(before[0]))
+        clients = [
+            socket.create_connection((before[0].host, port))
+            for port in (before[0].http_port, before[0].grpc_port, before[0].metrics_port)
+        ]
+        os.kill(first, signal.SIGKILL)
+        failed = await told.until("local-0", SupervisedState.BACKING_OFF, 0)
+        assert (failed.reason, failed.delay) == ("killed by signal 9 (SIGKILL)", 0.2)
+        assert all(ends(pid, PATIENCE) for pid in family)  # the busy stub, too
+
+        second = await told.until("local-0", SupervisedState.RUNNING, 1)
+        assert second.pid not in (None, first)
+        assert local.replicas == before
+        assert await fetch(f"{before[0].http_url}/v2/health/ready") == 200
+        assert old not in segments(await server_id(before[0]))
+        for client in clients:
+            client.close()
 
 
 PARENT = """
@@ -310,62 +286,50 @@ def test_a_killed_parent_leaves_nothing_to_its_successor(tmp_path: Path) -> None
     assert ends(pid, PATIENCE)
     assert len(segments(id_)) == 1  # the busy stub lives on
 
-    async def main() -> None:
+    async def succeed() -> None:
         async with launcher(tmp_path, Told()) as local:
             assert ends(stub, PATIENCE)
             await local.wait_ready()
             assert segments(id_) == []
 
-    on(asyncio.run, main())
+    asyncio.run(succeed())
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_at_the_first_start_is_replaced(tmp_path: Path) -> None:
-    async def main() -> None:
-        told, squatters = Told(), list[socket.socket]()
-        chosen = list[Replica]()
+@in_loop
+async def test_a_port_that_is_taken_at_the_first_start_is_replaced(tmp_path: Path) -> None:
+    told, squatters = Told(), list[socket.socket]()
+    chosen = list[Replica]()
 
-        def squat(name: str, condition: ProcessCondition) -> None:
-            if not squatters:  # before Triton's first start, after the choice of its ports
-                chosen.extend(local.replicas)
-                squatters.append(socket.create_server(("127.0.0.1", chosen[0].grpc_port)))
-            told(name, condition)
+    def squat(name: str, condition: ProcessCondition) -> None:
+        if not squatters:  # before Triton's first start, after the choice of its ports
+            chosen.extend(local.replicas)
+            squatters.append(socket.create_server(("127.0.0.1", chosen[0].grpc_port)))
+        told(name, condition)
 
-        local = launcher(tmp_path, told, on_change=squat)
-        async with local:
-            await local.wait_ready()
-            assert local.replicas != tuple(chosen)
-            assert local.conditions["local-0"].restarts == 1
-            assert await fetch(f"{local.replicas[0].http_url}/v2/health/ready") == 200
-        squatters[0].close()
-
-    on(asyncio.run, main())
+    local = launcher(tmp_path, told, on_change=squat)
+    async with local:
+        await local.wait_ready()
+        assert local.replicas != tuple(chosen)
+        assert local.conditions["local-0"].restarts == 1
+        assert await fetch(f"{local.replicas[0].http_url}/v2/health/ready") == 200
+    squatters[0].close()
 
 
-def test_a_triton_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
-    async def failure(flag: str) -> TritonDidNotStart:
+@in_loop
+async def test_a_triton_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+    async def failure(*flags: str, within: float = PATIENCE) -> TritonDidNotStart:
         with pytest.raises(TritonDidNotStart) as caught:
-            async with launcher(tmp_path, Told(), extra_args=(flag,)) as local:
-                await local.wait_ready()
+            async with launcher(tmp_path, Told(), extra_args=flags) as local:
+                await local.wait_ready(within=within)
         return caught.value
 
-    async def main() -> None:
-        binary = Installation.find(MachineFacts.here()).binary
-        assert str(await failure("--no-such-flag")) == (
-            "Triton local-0 did not start: exit status 1; its log ends with: "
-            f"{binary}: unrecognized option '--no-such-flag'"
-        )
-        unread = await failure("--model-repository=/none")
-        assert unread.why.startswith("it runs, but could not read its model repository; ")
-        assert "Internal: failed to stat file /none" in unread.last_lines
-
-    on(asyncio.run, main())
-
-
-def test_a_triton_that_does_not_answer_in_time_is_told(tmp_path: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(TritonDidNotStart, match=r"no answer within 0\.001 seconds"):
-            async with launcher(tmp_path, Told()) as local:
-                await local.wait_ready(within=0.001)
-
-    on(asyncio.run, main())
+    binary = Installation.find(MachineFacts.here()).binary
+    assert str(await failure("--no-such-flag")) == (
+        "Triton local-0 did not start: exit status 1; its log ends with: "
+        f"{binary}: unrecognized option '--no-such-flag'"
+    )
+    unread = await failure("--model-repository=/none")
+    assert unread.why.startswith("it runs, but could not read its model repository; ")
+    assert "Internal: failed to stat file /none" in unread.last_lines
+    assert "no answer within 0.001 seconds" in str(await failure(within=0.001))
