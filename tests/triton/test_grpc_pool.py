@@ -1,4 +1,7 @@
-"""The gRPC pool: connections are opened when needed, shared, and closed when they are not."""
+"""The gRPC pool: connections are opened when needed, shared, and closed when they are not.
+
+Questions to one replica go over its connections as well.
+"""
 
 import asyncio
 import time
@@ -13,6 +16,7 @@ from grpc_wire import (
     LIMITS,
     LOOPS,
     RST_STREAM,
+    STREAM,
     Peer,
     Triton,
     goaway,
@@ -21,9 +25,11 @@ from grpc_wire import (
 )
 from tritonclient.grpc import service_pb2
 
-from serve.core.errors import NotSent, OutcomeUnknown
+from serve.core.calls import Reply
+from serve.core.errors import BodyTooLarge, DeadlineExceeded, NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.triton.grpc_pool import GrpcPool
+from serve.triton.grpc_question import ask
 from serve.triton.grpc_upstream import Upstream, UpstreamLeg
 from serve.wire.grpc_heads import AnswerHead
 from serve.wire.hpack_blocks import literal
@@ -93,6 +99,11 @@ class Scene:
         self.pool.board.flush()
         return caller
 
+    async def question(
+        self, body: bytes = b"", *, seconds: float = BOUND, limit: int = 1 << 20
+    ) -> Reply:
+        return await ask(self.pool, self.replica, STREAM, body, seconds=seconds, limit=limit)
+
     async def over(self, *callers: Caller) -> None:
         await until(lambda: all(caller.is_over for caller in callers), within=BOUND)
 
@@ -110,7 +121,7 @@ def play(
         finally:
             pool.close()
             triton.close()
-            await until(lambda: pool.connections == pool.streams == 0)
+            await until(lambda: pool.connections == pool.streams == pool.board.held == 0)
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(act())
@@ -360,44 +371,76 @@ class Faulty(Caller):
         self._fail("lost")
 
 
-def faulty_and_sound(scene: Scene, where: str) -> tuple[Faulty, list[Caller]]:
-    """One caller that fails there waits for a connection between two others that do not."""
-    bad, others = Faulty(), [Caller(), Caller()]
-    bad.fails_at = where
-    for caller in (others[0], bad, others[1]):
-        scene.pool.wait(scene.replica, caller)
-    return bad, others
+@pytest.mark.parametrize("where", ["connected", "answer", "trailers", "lost", "not connected"])
+def test_a_caller_that_fails_costs_neither_the_connection_nor_other_calls(where: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.triton.answers = where != "lost"
+        if where == "not connected":
+            scene.triton.close()
+        bad, others = Faulty(), [Caller(), Caller()]
+        bad.fails_at = where
+        for caller in (others[0], bad, others[1]):
+            scene.pool.wait(scene.replica, caller)
+        if where == "lost":
+            await until(lambda: len(scene.triton.calls) == 3)
+            scene.triton.peer.abort()
+        await scene.over(*others, bad)
+        assert list(map(str, bad.errors)) == [where]
+        ends = {"lost": OutcomeUnknown, "not connected": NotSent}
+        if where in ends:
+            assert [type(one.errors[0]) for one in others] == [ends[where]] * 2
+        else:
+            assert len(scene.triton.peers) == 1
+            assert [one.statuses for one in others] == [[0], [0]]
+
+    play(scenario, "uvloop")
 
 
-def test_a_caller_that_fails_costs_neither_the_connection_nor_other_calls() -> None:
-    for where in ("connected", "answer", "trailers"):
-
-        async def scenario(scene: Scene, where: str = where) -> None:
-            bad, others = faulty_and_sound(scene, where)
-            await scene.over(*others, bad)
-            assert len(scene.triton.peers) == 1, where
-            assert list(map(str, bad.errors)) == [where]
-            assert [one.statuses for one in others] == [[0], [0]], where
-
-        play(scenario, "uvloop")
+# --- questions ------------------------------------------------------------------------------------
 
 
-def test_a_caller_that_fails_when_its_call_is_lost_or_cannot_be_sent_fails_alone() -> None:
-    async def lost(scene: Scene) -> None:
-        scene.triton.answers = False
-        bad, others = faulty_and_sound(scene, "lost")
-        await until(lambda: len(scene.triton.calls) == 3)
-        scene.triton.peer.abort()
-        await scene.over(bad, *others)
-        assert list(map(str, bad.errors)) == ["lost"]
-        assert [type(one.errors[0]) for one in others] == [OutcomeUnknown] * 2
+@on_both_loops
+async def test_a_question_has_one_whole_answer(scene: Scene) -> None:
+    for size in (0, 10, 200_000):
+        scene.triton.says = lambda request, size=size: request * size
+        for _ in range(2):
+            assert await scene.question(b"x") == Reply(0, b"x" * size)
 
-    async def not_connected(scene: Scene) -> None:
-        scene.triton.close()
-        bad, others = faulty_and_sound(scene, "not connected")
-        await scene.over(bad, *others)
-        assert list(map(str, bad.errors)) == ["not connected"]
-        assert [type(one.errors[0]) for one in others] == [NotSent] * 2
 
-    play(lost, "uvloop")
-    play(not_connected, "uvloop")
+@on_both_loops
+async def test_a_status_comes_with_its_message_and_a_break_leaves_the_outcome_unknown(
+    scene: Scene,
+) -> None:
+    scene.triton.answers = False
+    asking = [asyncio.ensure_future(scene.question()) for _ in range(2)]
+    await until(lambda: [call.ended for call in scene.triton.calls] == [True, True])
+    scene.triton.refuse(1, 5, "nobody knows it")
+    assert await asking[0] == Reply(5, b"", (), "nobody knows it")
+    scene.triton.peer.abort()
+    with pytest.raises(OutcomeUnknown):
+        await asking[1]
+
+
+@on_both_loops
+async def test_an_answer_beyond_the_limit_is_given_up(scene: Scene) -> None:
+    scene.triton.says = lambda request: bytes(2000)
+    with pytest.raises(BodyTooLarge):
+        await scene.question(limit=1999)
+    assert len((await scene.question(limit=2000)).body) == 2000
+
+
+@on_both_loops
+async def test_a_question_whose_time_is_over_ends_and_the_answer_is_dropped(scene: Scene) -> None:
+    scene.triton.answers = False
+    with pytest.raises(DeadlineExceeded):
+        await scene.question(seconds=0.05)
+    scene.triton.answer(1)
+    scene.triton.answers = True
+    await scene.question()
+
+
+@on_both_loops
+async def test_a_replica_that_is_not_there_was_sent_no_question(scene: Scene) -> None:
+    scene.triton.close()
+    with pytest.raises(NotSent):
+        await scene.question()

@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-import uvloop
 from builders import Clock, replica, until
+from loops import in_each_loop
 
 from serve.core.calls import Reply
 from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown
@@ -23,17 +22,6 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LARGE = os.urandom(700_000)
 CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-def on_both_loops(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Workers run on uvloop, whose transports are of other classes."""
-
-    @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-    def on_one_loop(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-        run(test())
-
-    on_one_loop.__doc__ = test.__doc__
-    return on_one_loop
 
 
 class Peer:
@@ -93,7 +81,7 @@ async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-@on_both_loops
+@in_each_loop
 async def test_every_framing_of_an_answer_is_read_and_the_connection_used_again() -> None:
     for answer, body in (
         (OK, b"ok"),
@@ -109,7 +97,7 @@ async def test_every_framing_of_an_answer_is_read_and_the_connection_used_again(
         assert len(peer.connections) == 1, answer[:99]
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_reply_has_the_headers_that_do_not_belong_to_the_hop() -> None:
     peer = Peer(OK.replace(b"\r\n\r\n", b"\r\nConnection: x-a\r\nX-A: 1\r\nX-B: 2\r\n\r\n"))
     async with scene(peer.serve) as it:
@@ -128,13 +116,13 @@ def saying(answer: bytes) -> Behaviour:
     return serve
 
 
-@on_both_loops
+@in_each_loop
 async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     async with scene(saying(b"HTTP/1.0 200 OK\r\n\r\nall of it")) as it:
         assert (await it.ask()).body == b"all of it"
 
 
-@on_both_loops
+@in_each_loop
 async def test_an_answer_that_is_not_whole_leaves_the_outcome_unknown() -> None:
     for answer in (
         b"",
@@ -151,7 +139,7 @@ async def test_an_answer_that_is_not_whole_leaves_the_outcome_unknown() -> None:
             assert it.pool.idle == 0, answer
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_connection_that_the_other_side_will_close_is_not_used_again() -> None:
     peer = Peer(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), OK)
     async with scene(peer.serve) as it:
@@ -160,7 +148,7 @@ async def test_a_connection_that_the_other_side_will_close_is_not_used_again() -
     assert len(peer.connections) == 2
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_connection_that_was_closed_while_idle_costs_no_call() -> None:
     peer = Peer(OK, OK)
     async with scene(peer.serve) as it:
@@ -172,7 +160,7 @@ async def test_a_connection_that_was_closed_while_idle_costs_no_call() -> None:
     assert len(peer.connections) == 2
 
 
-@on_both_loops
+@in_each_loop
 async def test_an_idle_connection_reads_so_that_it_sees_the_other_side_close() -> None:
     peer = Peer(OK)
     async with scene(peer.serve) as it:
@@ -187,7 +175,7 @@ async def test_an_idle_connection_reads_so_that_it_sees_the_other_side_close() -
         assert it.pool.idle == 0
 
 
-@on_both_loops
+@in_each_loop
 async def test_an_idle_connection_to_a_replica_that_has_left_is_closed() -> None:
     async with scene(Peer(OK, OK, OK).serve) as it:
         await it.ask()
@@ -200,7 +188,7 @@ async def test_an_idle_connection_to_a_replica_that_has_left_is_closed() -> None
         assert it.pool.idle == 0
 
 
-@on_both_loops
+@in_each_loop
 async def test_bytes_that_nobody_asked_for_are_never_the_answer_to_the_next_call() -> None:
     free = asyncio.Event()
 
@@ -220,7 +208,7 @@ async def test_bytes_that_nobody_asked_for_are_never_the_answer_to_the_next_call
             await until(lambda one=idle: not one.is_open)  # type: ignore[misc]
 
 
-@on_both_loops
+@in_each_loop
 async def test_the_connection_that_was_used_last_is_taken_first() -> None:
     async with scene(Peer(*[OK] * 3).serve) as it:
         await asyncio.gather(it.ask(), it.ask())
@@ -229,7 +217,7 @@ async def test_the_connection_that_was_used_last_is_taken_first() -> None:
         it.pool.give_back(last)
 
 
-@on_both_loops
+@in_each_loop
 async def test_many_calls_at_once_take_a_connection_each_and_leave_none_busy() -> None:
     peer = Peer(*[OK] * 40)
     async with scene(peer.serve) as it:
@@ -240,7 +228,7 @@ async def test_many_calls_at_once_take_a_connection_each_and_leave_none_busy() -
     assert len(peer.connections) == 20
 
 
-@on_both_loops
+@in_each_loop
 async def test_an_answer_that_comes_too_late_is_a_deadline_exceeded() -> None:
     for left in (0.05, 0.0, -1.0):
         async with scene(hang) as it:
@@ -249,7 +237,7 @@ async def test_an_answer_that_comes_too_late_is_a_deadline_exceeded() -> None:
             assert it.pool.idle == 0, left
 
 
-@on_both_loops
+@in_each_loop
 async def test_an_idle_connection_is_closed_after_a_while() -> None:
     async with scene(Peer(OK).serve) as it:
         await it.ask()
@@ -259,7 +247,7 @@ async def test_an_idle_connection_is_closed_after_a_while() -> None:
             assert it.pool.idle == idle
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_call_that_is_cancelled_takes_its_connection_along() -> None:
     async with scene(hang) as it:
         waiting = asyncio.create_task(it.ask())
@@ -270,7 +258,7 @@ async def test_a_call_that_is_cancelled_takes_its_connection_along() -> None:
         assert it.pool.idle == 0
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_refused_connection_was_provably_not_sent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         closed_port = int(server.getsockname()[1])
@@ -280,7 +268,7 @@ async def test_a_refused_connection_was_provably_not_sent() -> None:
             await it.ask()
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_connection_that_is_not_accepted_in_time_was_provably_not_sent() -> None:
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
@@ -294,7 +282,7 @@ async def test_a_connection_that_is_not_accepted_in_time_was_provably_not_sent()
         assert pool.busy == 0
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_replica_that_closes_every_connection_at_once_keeps_nobody_waiting() -> None:
     """Whether the pool sees it before or after it has written is a matter of luck."""
 
@@ -307,7 +295,7 @@ async def test_a_replica_that_closes_every_connection_at_once_keeps_nobody_waiti
                 await it.ask()
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_pool_that_is_closed_closes_what_is_being_opened() -> None:
     async with scene(hang) as it:
         told: list[object] = []
@@ -317,7 +305,7 @@ async def test_a_pool_that_is_closed_closes_what_is_being_opened() -> None:
         assert told == []
 
 
-@on_both_loops
+@in_each_loop
 async def test_a_connection_that_comes_back_after_the_end_is_closed() -> None:
     async with scene(Peer(OK).serve) as it:
         await it.ask()
