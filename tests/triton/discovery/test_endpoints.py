@@ -38,25 +38,19 @@ def test_each_slice_of_a_service_has_its_own_ports() -> None:
 
 
 def test_what_is_not_said_of_an_endpoint_is_what_kubernetes_means_by_that() -> None:
+    bare = {"addresses": ["10.0.0.1"], "targetRef": {"kind": "Pod", "name": "x"}}
+    assert only(endpoint_slice(bare)).is_ready
     for said, ready, serving, terminating in (
+        (None, True, True, False),
         ({}, True, True, False),
         ({"ready": False}, False, False, False),
         ({"ready": True, "serving": False}, True, False, False),  # publishNotReadyAddresses
         ({"ready": False, "serving": True, "terminating": True}, False, True, True),
         ({"terminating": False}, True, True, False),
     ):
-        one = only(endpoint_slice(pod("x", ready=None) | {"conditions": said}))
-        assert (one.is_ready, one.is_serving, one.is_terminating) == (
-            ready,
-            serving,
-            terminating,
-        ), (said, ready, serving)
-
-
-def test_an_endpoint_without_conditions_is_ready() -> None:
-    bare = {"addresses": ["10.0.0.1"], "targetRef": {"kind": "Pod", "name": "x"}}
-    assert only(endpoint_slice(bare)).is_ready
-    assert only(endpoint_slice(bare | {"conditions": None})).is_serving
+        one = only(endpoint_slice(bare | {"conditions": said}))
+        found = (one.is_ready, one.is_serving, one.is_terminating)
+        assert found == (ready, serving, terminating), said
 
 
 def test_an_endpoint_that_is_no_pod_is_called_after_its_host_name_or_else_its_address() -> None:
@@ -88,14 +82,11 @@ def test_a_pod_that_one_family_calls_terminating_is_terminating() -> None:
     assert only(six, four).is_terminating
 
 
-def test_a_host_name_is_an_address_as_well() -> None:
+def test_a_host_name_is_an_address_and_of_several_addresses_the_first_is_called() -> None:
     one = {"addresses": ["GPU-1.example.org"], "hostname": "gpu-1"}
     assert only(endpoint_slice(one, family="FQDN")).replica.host == "gpu-1.example.org"
-
-
-def test_of_several_addresses_the_first_is_called() -> None:
-    one = pod("x") | {"addresses": ["10.0.0.3", "10.0.0.4"]}
-    assert only(endpoint_slice(one)).replica.host == "10.0.0.3"
+    two = pod("x") | {"addresses": ["10.0.0.3", "10.0.0.4"]}
+    assert only(endpoint_slice(two)).replica.host == "10.0.0.3"
 
 
 def test_the_pods_of_a_service_that_lacks_a_port_are_left_out_and_told() -> None:

@@ -18,7 +18,13 @@ from fake_kubernetes import FakeApi
 from serve.core.discovery import ByKubernetes
 from serve.core.errors import CannotStart, ServegateError
 from serve.triton.discovery.endpoints import Listing
-from serve.triton.discovery.kubernetes import Cluster, EndpointSlices
+from serve.triton.discovery.kubernetes import (
+    Cluster,
+    EndpointSlices,
+    LineBuffer,
+    Slices,
+    pause,
+)
 
 PATIENCE = 20.0  # seconds; a bound
 
@@ -111,6 +117,7 @@ def watches(api: FakeApi) -> list[dict[str, str]]:
 @with_fake()
 async def test_what_is_there_is_listed_and_what_changes_is_told(api: FakeApi) -> None:
     put(api, "a")
+    listed_at = str(api.version)
     async with following(at(api)) as heard:
         await heard.hears("a")
         await api.watched()
@@ -120,7 +127,11 @@ async def test_what_is_there_is_listed_and_what_changes_is_told(api: FakeApi) ->
         await heard.hears("a", "b", "c")
         api.delete("EndpointSlice", NAMESPACE, "s")
         await heard.hears("c")
-    assert (len(lists(api)), len(watches(api)), heard.failures) == (1, 1, [])
+    assert (len(lists(api)), heard.failures) == (1, [])
+    (asked,) = watches(api)
+    assert asked["resourceVersion"] == listed_at
+    assert asked["allowWatchBookmarks"] == "true"
+    assert 10 < int(asked["timeoutSeconds"]) <= 60
 
 
 @with_fake()
@@ -146,17 +157,6 @@ async def test_a_long_list_comes_in_pages(api: FakeApi) -> None:
     first, *others = lists(api)
     assert first == {"labelSelector": "servegate.dev/pool", "limit": "100"}
     assert len(others) == 2 and all(one["continue"] for one in others)
-
-
-@with_fake()
-async def test_a_watch_asks_to_be_ended_within_a_minute_and_for_bookmarks(api: FakeApi) -> None:
-    put(api, "a")
-    async with following(at(api)):
-        await api.watched()
-    (asked,) = watches(api)
-    assert asked["resourceVersion"] == str(api.version)
-    assert asked["allowWatchBookmarks"] == "true"
-    assert 10 < int(asked["timeoutSeconds"]) <= 60
 
 
 @pytest.mark.parametrize("way", ["end_watches", "drop_watches"])
@@ -298,19 +298,15 @@ def test_a_token_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     run_with_fake(work, token="old")
 
 
-def test_a_token_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_role_that_is_missing_and_a_token_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     async def work(api: FakeApi) -> None:
+        async with following(at(api)) as heard:
+            await heard.fails("is not allowed to read the EndpointSlices of namespace servegate")
+            await heard.fails("a Role with get, list and watch of endpointslices")
         async with following(Cluster(api.url, NAMESPACE, tmp_path / "none")) as heard:
             await heard.fails("No such file")
 
-    run_with_fake(work)
-
-
-@with_fake(token="needed")
-async def test_who_may_not_list_is_told_which_role_is_missing(api: FakeApi) -> None:
-    async with following(at(api)) as heard:
-        await heard.fails("is not allowed to read the EndpointSlices of namespace servegate")
-        await heard.fails("a Role with get, list and watch of endpointslices")
+    run_with_fake(work, token="needed")
 
 
 @with_fake()
@@ -340,19 +336,19 @@ def test_only_the_clusters_own_authority_is_trusted(tmp_path: Path) -> None:
 LIST = '{"metadata":{"resourceVersion":"7"},"items":[]}'
 
 
+ODD_LISTS = (
+    *("this is no JSON", "[]", '{"items":[]}'),
+    '{"metadata":{"resourceVersion":"7"},"items":[{}]}',
+)
+ODD_EVENTS = (
+    *("this is no JSON\n", "7\n", '{"type":"ADDED"}\n', '{"type":"ADDED","object":{}}\n'),
+    "x" * 9_000_000,
+)
+
+
 @pytest.mark.parametrize(
     ("listed", "watched"),
-    [
-        ("this is no JSON", ""),
-        ("[]", ""),
-        ('{"items":[]}', ""),
-        ('{"metadata":{"resourceVersion":"7"},"items":[{}]}', ""),
-        (LIST, "this is no JSON\n"),
-        (LIST, "7\n"),
-        (LIST, '{"type":"ADDED"}\n'),
-        (LIST, '{"type":"ADDED","object":{}}\n'),
-        (LIST, "x" * 9_000_000),
-    ],
+    [*((one, "") for one in ODD_LISTS), *((LIST, one) for one in ODD_EVENTS)],
     ids=range(9),
 )
 def test_what_does_not_answer_as_kubernetes_does_is_told_and_asked_again(
@@ -386,6 +382,46 @@ def test_what_does_not_answer_as_kubernetes_does_is_told_and_asked_again(
     asyncio.run(run())
 
 
+# --- their parts ----------------------------------------------------------------------------------
+
+
+def test_of_two_slices_with_one_pod_the_one_that_changed_last_is_right() -> None:
+    slices = Slices()
+    newer = endpoint_slice(pod("x", ready=False), name="s-1", version=12)
+    older = endpoint_slice(pod("x", ready=True), name="s-2", version=9)
+    slices.begin([newer, older], "12")
+    assert [one.is_ready for one in slices.listing.endpoints] == [False]
+    slices.apply("MODIFIED", older | {"metadata": older["metadata"] | {"resourceVersion": "13"}})
+    assert [one.is_ready for one in slices.listing.endpoints] == [True]
+
+
+def test_lines_are_the_same_in_whatever_pieces_they_come() -> None:
+    for size in (1, 2, 3, 5, 100):
+        text = b'{"a":1}\n\n{"b":2}\r\n{"c":3}\n{"half'
+        lines = LineBuffer(100)
+        found = [
+            line for at in range(0, len(text), size) for line in lines.feed(text[at : at + size])
+        ]
+        assert found == [b'{"a":1}', b'{"b":2}\r', b'{"c":3}'], size
+
+
+def test_a_line_that_is_too_long_is_refused_before_it_ends() -> None:
+    assert LineBuffer(10).feed(b"x" * 10 + b"\n") == [b"x" * 10]
+    for pieces in ([b"x" * 11], [b"x" * 6, b"x" * 5], [b"x" * 11 + b"\n"]):
+        lines = LineBuffer(10)
+        with pytest.raises(ValueError, match="more than 10 bytes"):
+            for piece in pieces:
+                lines.feed(piece)
+
+
+def test_pauses_double_up_to_ten_seconds_and_have_chance_in_them() -> None:
+    assert [pause(tries, 1.0) for tries in (0, 1, 2, 5, 6, 1000)] == [0.25, 0.5, 1, 8, 10, 10]
+    assert pause(3, 0.0) == pause(3, 1.0) / 2
+
+
+# --- which cluster --------------------------------------------------------------------------------
+
+
 def account(folder: Path) -> Path:
     """A service account's files."""
     (folder / "namespace").write_text("models\n")
@@ -396,23 +432,16 @@ def account(folder: Path) -> Path:
 INSIDE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
-def test_in_a_pod_the_cluster_is_that_of_the_pod(tmp_path: Path) -> None:
+def test_the_cluster_is_that_of_the_pod_or_the_one_that_is_named(tmp_path: Path) -> None:
     here = Cluster.of(ByKubernetes(), INSIDE, account(tmp_path))
     assert (here.url, here.namespace) == ("https://10.96.0.1:443", "models")
     assert (here.token, here.ca) == (tmp_path / "token", tmp_path / "ca.crt")
-    other = Cluster.of(ByKubernetes("other"), INSIDE, account(tmp_path))
-    assert other.namespace == "other"
-    six = Cluster.of(
-        ByKubernetes(), INSIDE | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, account(tmp_path)
-    )
-    assert six.url == "https://[fd00::1]:443"
-
-
-def test_a_cluster_that_is_named_is_asked_as_nobody_in_particular(tmp_path: Path) -> None:
-    place = ByKubernetes("models", "http://127.0.0.1:8001/")
-    assert Cluster.of(place, INSIDE, account(tmp_path)) == Cluster(
-        "http://127.0.0.1:8001", "models"
-    )
+    assert Cluster.of(ByKubernetes("other"), INSIDE, account(tmp_path)).namespace == "other"
+    six = INSIDE | {"KUBERNETES_SERVICE_HOST": "fd00::1"}
+    assert Cluster.of(ByKubernetes(), six, account(tmp_path)).url == "https://[fd00::1]:443"
+    # one that is named is asked as nobody in particular
+    named = Cluster.of(ByKubernetes("models", "http://127.0.0.1:8001/"), INSIDE, account(tmp_path))
+    assert named == Cluster("http://127.0.0.1:8001", "models")
 
 
 def test_where_there_is_no_cluster_that_is_said_with_the_way_to_one(tmp_path: Path) -> None:
