@@ -1,4 +1,4 @@
-"""The simulated fleet: fake Tritons, what is announced, and what is seen of the data planes."""
+"""The simulated fleet: fake Tritons, and what is seen of the data planes."""
 
 import asyncio
 import contextlib
@@ -7,24 +7,19 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from builders import snapshot, target, until, view
-from fake_kubernetes import FakeApi
 from loops import in_loop
 
-from loadtests.bench.fleet_cluster import NAMESPACE, SLICE, Cluster
 from loadtests.bench.fleet_fakes import Fakes, host_of, name_of
 from loadtests.bench.fleet_planes import Planes, calls_all, named, names_all
-from loadtests.bench.fleet_scene import write_models
 from loadtests.bench.fleet_wire import Grpc
 from serve.app.paths import SNAPSHOT_FILE
 from serve.control.reconciliation.plan import held_of
-from serve.control.registry import Registry
 from serve.core.replicas import Replica
 from serve.triton.control import TritonControl
 
 Later = Callable[[float, Callable[[], None]], object]
 ONE, TWO = host_of(1), host_of(2)
 VERSIONS = '{"backend": "fake", "version_policy": {"specific": {"versions": [1, 3]}}}'
-PORTS = {"http": 1, "grpc": 2, "metrics": 3}
 
 # --- fake Tritons ---------------------------------------------------------------------------------
 
@@ -96,30 +91,7 @@ async def test_a_fake_that_is_killed_is_cut_off_and_has_lost_everything() -> Non
         assert ONE not in fakes.away
 
 
-# --- the cluster that announces them --------------------------------------------------------------
-
-
-@in_loop
-async def test_a_fleet_is_announced_in_slices() -> None:
-    async with FakeApi() as api:
-        Cluster(api, PORTS).announce(range(1, 251))
-        slices = [one["endpoints"] for one in api.objects("EndpointSlice", NAMESPACE)]
-        found = {one["targetRef"]["name"]: one["addresses"][0] for each in slices for one in each}
-    assert all(len(each) <= SLICE + 1 for each in slices)
-    assert len(found) == 250
-    assert found[name_of(250)] == host_of(250)
-
-
-@in_loop
-async def test_a_pod_that_ends_is_terminating_before_it_is_gone() -> None:
-    async with FakeApi() as api:
-        cluster = Cluster(api, PORTS)
-        cluster.announce([1, 2])
-        cluster.end(2)
-        (one,) = api.objects("EndpointSlice", NAMESPACE)
-    conditions = [each["conditions"] for each in one["endpoints"]]
-    assert [each["terminating"] for each in conditions] == [False, True]
-    assert [each["ready"] for each in conditions] == [True, False]
+# --- what is seen of data planes ------------------------------------------------------------------
 
 
 def written(**holders: list[str]) -> bytes:
@@ -155,13 +127,3 @@ async def test_the_last_data_plane_counts(tmp_path: Path) -> None:
     scratch.write_bytes(b"new")
     scratch.replace(folders[1] / SNAPSHOT_FILE)
     assert await waiting > 0
-
-
-def test_the_models_are_a_repository_that_can_be_read(tmp_path: Path) -> None:
-    versions = write_models(tmp_path, 3)
-    registry = Registry(tmp_path)
-    registry.scan()
-    assert {(name, version) for name, one in registry.models.items() for version in one.wanted} == (
-        set(versions)
-    )
-    assert len(versions) == 4 and not any(one.problem for one in registry.models.values())
