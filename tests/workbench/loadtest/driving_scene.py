@@ -13,7 +13,7 @@ from gevent.event import Event
 from serve.workbench.loadtest.engine.driver import ClosedLoop, OpenLoop, run_plan
 from serve.workbench.loadtest.engine.lane_calls import LaneCalls
 from serve.workbench.loadtest.engine.recorder import WindowRecorder
-from serve.workbench.loadtest.engine.senders import Done
+from serve.workbench.loadtest.engine.senders import Done, Sender
 from serve.workbench.loadtest.plan import Lane, LaneProtocol, LoadPlan, Payload, Sequences
 from serve.workbench.loadtest.record import RIGHT, Record
 from serve.workbench.loadtest.sequences import sequence_marker
@@ -126,7 +126,7 @@ def sequence_lane(length: int) -> Lane:
     return lane_of(Payload(b"go " + marker, **bodies), sequences=Sequences(length, marker))
 
 
-def drive(plan: LoadPlan, *senders: DelayedSender, worker: int = 0, workers: int = 1) -> Record:
+def drive(plan: LoadPlan, *senders: Sender, worker: int = 0, workers: int = 1) -> Record:
     """Run a plan in real time."""
     record = Record()
     run_plan(plan, senders, worker=worker, workers=workers, tell=record.add, clock=time.monotonic)
@@ -141,6 +141,14 @@ def record_of(recorder: WindowRecorder) -> Record:
     return record
 
 
+def calls_of(
+    lane: Lane, sender: Sender, recorder: WindowRecorder, *, number: int = 0, **more: Any
+) -> LaneCalls:
+    """The calls of a lane."""
+    more = {"identities": itertools.count(), "from_start": False, "clock": Clock()} | more
+    return LaneCalls(number, lane, sender=sender, recorder=recorder, **more)
+
+
 class LoopBench:
     """A loop over one lane, whose clock and answers a test decides."""
 
@@ -150,14 +158,8 @@ class LoopBench:
         self.clock = Clock()
         self.sender = ScriptedSender(self.clock, most=most)
         self.recorder = WindowRecorder(0.0, seconds)
-        self.calls = LaneCalls(
-            0,
-            lane or lane_of(),
-            sender=self.sender,
-            recorder=self.recorder,
-            identities=itertools.count(),
-            from_start=from_start,
-            clock=self.clock,
+        self.calls = calls_of(
+            lane or lane_of(), self.sender, self.recorder, from_start=from_start, clock=self.clock
         )
 
     def wake(self, now: float) -> float:

@@ -138,18 +138,3 @@ def revision(number: int, at: str = "2026-11-22T10:00:00Z") -> dict[str, Any]:
         "key": "digits",
         "summary": f"split.1: 90 → {number}",
     }
-
-
-def hint_page(pool: str = "default", desired: int = 3, **more: Any) -> dict[str, Any]:
-    """One pool of `/api/hints`, as far as a load test reads it."""
-    return {
-        "pool": pool,
-        "desired": desired,
-        "ready": 2,
-        "starting": 0,
-        "demand": 2.31,
-        "confidence": "high",
-        "reasons": [{"code": "demand", "text": "2.31 replicas would be busy all the time"}],
-        "models": [{"name": "digits"}],
-        **more,
-    }

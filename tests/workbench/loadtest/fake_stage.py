@@ -42,11 +42,9 @@ class FakeStage:
         address: str = "",
         warm_up: float = 0.0,
     ) -> LoadPlan:
-        body = Payload(b"x", rows=batch or 1)
+        body, path = Payload(b"x", rows=batch or 1), "/in/front/v2/models/digits/infer"
         lanes = tuple(
-            Lane(
-                str(one), one, address or "gateway:80", "/in/front/v2/models/digits/infer", (body,)
-            )
+            Lane(str(one), one, address or "gateway:80", path, (body,))
             for one in protocols or (LaneProtocol.HTTP_BINARY,)
         )
         return LoadPlan(lanes, seconds, arrivals, closed, warm_up=warm_up)
@@ -76,15 +74,11 @@ def managed(told: Side, **more: Any) -> FakeStage:
     return FakeStage(LoadTarget(told.url, told.url, model="digits"), **more)
 
 
-def model_page(*versions: int) -> dict[str, Any]:
-    told = [{"version": one, "state": "ready", "replicas": ["local-0"]} for one in versions]
-    return {"name": "digits", "versions": told}
-
-
 def routed(**more: Any) -> dict[str, Any]:
     """A control plane with two versions, split 90 to 10."""
+    versions = [{"version": one, "state": "ready", "replicas": ["local-0"]} for one in (1, 2)]
     return {
         ROUTE: {"split": {"1": 90, "2": 10}, "routed": True},
-        "/api/models/digits": model_page(1, 2),
+        "/api/models/digits": {"name": "digits", "versions": versions},
         "/api/replicas": [replica_page()],
     } | more

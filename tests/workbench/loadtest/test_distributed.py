@@ -47,17 +47,9 @@ asyncio.run(run(
 
 def record_of(plan: LoadPlan, **options: object) -> tuple[Record, list[str]]:
     """What a run records, and its problems."""
-    return asyncio.run(follow(plan, **options))
-
-
-async def follow(plan: LoadPlan, **options: object) -> tuple[Record, list[str]]:
     problems: list[str] = []
-    record = await run(
-        plan,
-        on_window=lambda second, window: None,
-        on_problem=problems.append,
-        **{"on_begin": lambda: None, **options},  # type: ignore[arg-type]
-    )
+    heard = {"on_begin": lambda: None, "on_window": lambda *_: None, "on_problem": problems.append}
+    record = asyncio.run(run(plan, **heard | options))  # type: ignore[arg-type]
     return record, problems
 
 

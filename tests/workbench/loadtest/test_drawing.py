@@ -1,10 +1,11 @@
-"""Pictures of a load report: scales that fit, lines that break where nothing is known, words."""
+"""Pictures of a load report: scales that fit, lines that break where nothing is known; amounts."""
 
 from math import inf, nan
 from xml.etree import ElementTree
 
 import pytest
 
+from serve.workbench.loadtest.reports.amounts import figures, rate_text, share_text, time_text
 from serve.workbench.loadtest.reports.drawing_bars import (
     batches_svg,
     parts_svg,
@@ -94,3 +95,36 @@ def test_ratios_are_seen_on_both_sides_of_one_alike() -> None:
     assert scale.at(0.5) == pytest.approx(1 - scale.at(2.0))
     whole(ratio_svg(0.8, 0.7, 0.9, scale, "good"))
     assert not list(whole(ratio_svg(nan, nan, nan, scale, "calm")).iter("circle"))
+
+
+# --- amounts: three figures, a unit, and never more than was measured -----------------------------
+
+
+def test_times_have_the_unit_of_their_size() -> None:
+    times = {
+        0.0: "0 µs",
+        0.00085: "850 µs",
+        0.000999: "999 µs",
+        0.0009996: "1.00 ms",
+        0.0123: "12.3 ms",
+        0.9994: "999 ms",
+        0.9996: "1.00 s",
+        59.96: "60.0 s",
+        192: "3.2 min",
+        nan: "–",
+        inf: "–",
+    }
+    assert {each: time_text(each) for each in times} == times
+
+
+def test_shares_are_never_rounded_to_none_or_all() -> None:
+    shares = {0.0: "0 %", 1.0: "100 %", 0.5: "50.0 %", 0.00123: "0.12 %", 0.0000312: "0.003 %"}
+    shares |= {0.99999: "99.999 %", nan: "–"}
+    assert {each: share_text(each) for each in shares} == shares
+
+
+def test_numbers_have_three_figures() -> None:
+    numbers = {0: "0.00", 0.0123: "0.012", 1.234: "1.23", 9.996: "10.0", 99.96: "100"}
+    assert {each: figures(each) for each in numbers} == numbers
+    assert figures(1e5) == "100000"
+    assert (rate_text(198.2), rate_text(nan)) == ("198/s", "–")

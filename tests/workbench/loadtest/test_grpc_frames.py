@@ -1,4 +1,7 @@
-"""The unary gRPC sender against servers that use HTTP/2's frames in every way they may."""
+"""The unary gRPC sender against servers that use HTTP/2's frames in every way they may.
+
+At the end: what heads and messages mean to it.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,8 @@ from grpc_wire import (
     window,
 )
 
+from serve.wire.hpack_blocks import literal
+from serve.workbench.loadtest.engine.grpc_answers import GrpcHeads, HeadFields, Versions, whole
 from serve.workbench.loadtest.record import BROKEN, MALFORMED, RIGHT, TIMED_OUT
 
 from .grpc_framed import (
@@ -61,18 +66,18 @@ def last(*fields: tuple[str, str]) -> Frames:
 
 
 def test_an_answer_may_be_cut_at_every_byte() -> None:
-    def whole(stream: int) -> bytes:
+    def good(stream: int) -> bytes:
         return head(stream) + data(message(answer()))(stream) + trailers(stream)
 
     def cut(place: int) -> Act:
         def act(framed: Framed, peer: Peer, stream: int) -> None:
-            sent = whole(stream)
+            sent = good(stream)
             peer.send(sent[:place])
             framed.loop.call_later(0.002, peer.send, sent[place:])
 
         return act
 
-    size = len(whole(1))
+    size = len(good(1))
     acts = [cut(place) for place in range(1, size)]
     assert told_of(*acts, rounds=size) == [(RIGHT, "7")] * (size - 1) + [(RIGHT, "1")]
 
@@ -173,3 +178,61 @@ def test_every_call_has_the_same_head(table: int) -> None:
         assert one.heads == two.heads
         said = {"authorization": "Bearer sg_1", "grpc-timeout": "60000m", "te": "trailers"}
         assert one.heads[0] | said == one.heads[0]
+
+
+# --- heads and messages ---------------------------------------------------------------------------
+
+STATUS = literal(b"grpc-status", b"0")
+DECISION = literal(b"servegate-version", b"2; by=split; generation=7")
+
+
+def named(name: bytes) -> bytes:
+    return literal(b"servegate-request-id", name)
+
+
+def test_trailers_that_differ_in_the_calls_name_alone_are_read_once() -> None:
+    heads = GrpcHeads()
+    read = [heads.learn(STATUS + DECISION + named(b"call-%d" % number), 0) for number in range(9)]
+    assert read[0] == HeadFields(-1, 0, "", "2; by=split; generation=7")
+    assert all(each is read[0] for each in read)
+
+
+@pytest.mark.parametrize("name", [b"", b"n" * 126, b"n" * 127, b"n" * 300])
+def test_a_calls_name_of_any_length_hides_nothing(name: bytes) -> None:
+    heads = GrpcHeads()
+    for read in (STATUS + named(name) + DECISION, named(name) + STATUS + DECISION) * 2:
+        assert heads.learn(read, 0).decision == "2; by=split; generation=7"
+
+
+def test_a_status_is_remembered_with_its_own_code_alone() -> None:
+    heads = GrpcHeads()
+    unavailable = literal(b"grpc-status", b"14")
+    for code in ("no_replica", "overloaded", "no_replica"):
+        error = literal(b"servegate-error", code.encode())
+        found = heads.learn(unavailable + error + named(b"x"), 0)
+        assert found.outcome == f"grpc_UNAVAILABLE:{code}"
+
+
+@pytest.mark.parametrize(
+    ("body", "version"),
+    [
+        (answer(), "1"),
+        (answer("m" * 200), "1"),
+        (b"\x12\x023!", "3!"),
+        (b"\x0a\x01m", ""),
+        (b"\x0a\x01m\x12\x09", ""),
+        (b"", ""),
+        (b"\xff" * 9, ""),
+    ],
+)
+def test_the_version_is_read_from_the_head_of_the_answer(body: bytes, version: str) -> None:
+    versions = Versions()
+    for _ in range(2):
+        assert versions.read(message(body), 5) == version
+
+
+def test_an_answer_is_one_message_in_any_number_of_pieces() -> None:
+    sent = message(b"abc")
+    assert whole([sent]) == whole([memoryview(sent)[:2], sent[2:]]) == sent
+    for pieces in ([], [sent[:4]], [sent[:7]], [sent, sent], [message(b"abc", flag=1)]):
+        assert whole(pieces) is None

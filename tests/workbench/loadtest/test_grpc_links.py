@@ -31,8 +31,6 @@ from .grpc_framed import (
     until,
 )
 
-# --- connections ----------------------------------------------------------------------------------
-
 
 def test_a_server_that_allows_few_streams_gets_more_connections() -> None:
     waits = together(12)
@@ -113,9 +111,6 @@ def test_a_server_that_never_speaks_is_left_when_its_time_is_over() -> None:
             connection.settimeout(PATIENCE)
             while connection.recv(1 << 16):
                 pass
-
-
-# --- time, and ends -------------------------------------------------------------------------------
 
 
 def test_a_call_over_its_time_is_forgotten_and_its_late_answer_dropped() -> None:

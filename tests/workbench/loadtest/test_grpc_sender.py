@@ -1,26 +1,122 @@
 """The sender of gRPC streams against a scripted server, and sockets that misbehave; TLS of both.
 
 What unary calls do is in `test_grpc_frames.py` and `test_grpc_links.py`, without a child process.
+At the end, both senders call a real Triton.
 """
 
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import numpy as np
 import pytest
 from certificates import Authority
+from ports import free_ports
 from tritonclient.grpc import service_pb2 as pb
 
+from serve.core.calls import Verb
 from serve.core.errors import Invalid
+from serve.wire import kserve_grpc
+from serve.workbench.loadtest.bodies import path_of, payload_of
 from serve.workbench.loadtest.engine.grpc_requests import metadata_of
-from serve.workbench.loadtest.plan import Lane, Payload
+from serve.workbench.loadtest.plan import Lane, LaneProtocol, Payload
 
-from .grpc_driving import STREAM, UNARY, drive
-from .grpc_scripted import ScriptedGrpc, reply, streamed
+from .conftest import Beside
+
+DRIVER = Path(__file__).with_name("grpc_driver.py")
+UNARY, STREAM = LaneProtocol.GRPC, LaneProtocol.GRPC_STREAM
+
+
+def drive(
+    protocol: LaneProtocol,
+    address: str,
+    *rounds: int,
+    payloads: tuple[Payload, ...] = (Payload(b"\x0a\x01m"),),
+    most: int = 100,
+    timeout: float = 20.0,
+    trusted: str = "",
+    **lane: Any,
+) -> list[tuple[str, str]]:
+    """Outcome and decision of each call, in the order of their starts."""
+    made = Lane("lane", protocol, address, path_of(protocol, "m", ""), payloads, **lane)
+    asked = {"lane": made.to_json(), "rounds": rounds, "most": most, "timeout": timeout}
+    environment = os.environ | ({"SERVEGATE_CACERT": trusted} if trusted else {})
+    ran = subprocess.run(
+        [sys.executable, DRIVER],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return [(outcome, decision) for outcome, decision in json.loads(ran.stdout)]
+
+
+Unary = Callable[[Any, grpc.ServicerContext], bytes]
+Stream = Callable[[Iterator[Any], grpc.ServicerContext], Iterator[bytes]]
+
+
+def reply(version: str = "3", identity: str = "", *, final: bool | None = None) -> Any:
+    """An answer without tensors."""
+    made = pb.ModelInferResponse(model_name="m", model_version=version, id=identity)
+    if final is not None:
+        made.parameters["triton_final_response"].bool_param = final
+    return made
+
+
+def streamed(answer: Any = None, error: str = "") -> bytes:
+    """A message of the stream."""
+    made = pb.ModelStreamInferResponse(error_message=error, infer_response=answer)
+    serialized: bytes = made.SerializeToString()
+    return serialized
+
+
+class ScriptedGrpc(grpc.GenericRpcHandler):
+    """The server, from `with` to its end. `metadata` is what each call or stream came with."""
+
+    def __init__(
+        self,
+        unary: Unary | None = None,
+        stream: Stream | None = None,
+        *,
+        tls: grpc.ServerCredentials | None = None,
+    ) -> None:
+        self._unary = unary
+        self._stream = stream
+        self.metadata: list[dict[str, Any]] = []
+        self._tls = tls
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self._server = grpc.server(ThreadPoolExecutor(100), handlers=[self])
+
+    def __enter__(self) -> Self:
+        if self._tls is None:
+            self._server.add_insecure_port(self.address)
+        else:
+            self._server.add_secure_port(self.address, self._tls)
+        self._server.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.stop(None).wait()
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        """Which function answers."""
+        read = pb.ModelInferRequest.FromString
+        self.metadata.append(dict(details.invocation_metadata))
+        if details.method == kserve_grpc.method_of(Verb.INFER) and self._unary:
+            return grpc.unary_unary_rpc_method_handler(self._unary, request_deserializer=read)
+        if details.method == kserve_grpc.method_of(Verb.STREAM) and self._stream:
+            return grpc.stream_stream_rpc_method_handler(self._stream, request_deserializer=read)
+        return None
+
 
 # --- one call after the other, and many -----------------------------------------------------------
 
@@ -181,3 +277,36 @@ def break_one(listener: socket.socket) -> None:
             came += connection.recv(1 << 16)
             if came and b"\0\0\0\4\1\0\0\0\0" not in came:
                 connection.sendall(b"\0\0\0\4\1\0\0\0\0")
+
+
+# --- a real Triton --------------------------------------------------------------------------------
+
+
+def payload(protocol: LaneProtocol, model: str, *values: float, **more: Any) -> Payload:
+    return payload_of(protocol, model, "", {"x": np.array(values, np.float32)}, {}, **more)
+
+
+@pytest.mark.slow
+@pytest.mark.triton
+@pytest.mark.parametrize("protocol", [UNARY, STREAM])
+def test_triton_answers_directly_and_through_the_gateway(
+    beside: Beside, protocol: LaneProtocol
+) -> None:
+    payloads = (payload(protocol, "shared", 0.5, 2.0, 1.0, expected=(1,), output="x", rows=1),)
+    direct, fronted = beside.grpc
+    assert set(drive(protocol, direct, 8, 50, payloads=payloads)) == {("", "1")}
+    decision = "1; by=latest; generation=1" if protocol is UNARY else "1"
+    assert set(drive(protocol, fronted, 8, payloads=payloads)) == {("", decision)}
+
+
+@pytest.mark.slow
+@pytest.mark.triton
+def test_triton_says_that_it_has_no_such_model(beside: Beside) -> None:
+    payloads = (payload(UNARY, "absent", 0.0),)
+    direct, fronted = beside.grpc
+    assert drive(UNARY, direct, 1, payloads=payloads) == [("grpc_NOT_FOUND", "")]
+    assert drive(UNARY, fronted, 1, payloads=payloads) == [("grpc_NOT_FOUND:unknown_model", "")]
+    payloads = (payload(STREAM, "absent", 0.0), payload(STREAM, "shared", 0.0))
+    for address in beside.grpc:
+        told = drive(STREAM, address, 1, 1, payloads=payloads)
+        assert [outcome for outcome, _ in told] == ["stream_error", ""]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from refusals import refusal
 from workbench.loadtest.fake_sides import side
 from workbench.loadtest.fake_stage import bare, managed, play
 from workbench.loadtest.records import run_of, run_of_seconds
@@ -14,7 +15,7 @@ from serve.workbench.loadtest.reports.report import LoadRun
 from serve.workbench.loadtest.scenarios import overload, soak
 from serve.workbench.loadtest.scenarios.catalogue import SCENARIOS, scenario_of
 
-# --- the catalogue --------------------------------------------------------------------------------
+CONFIG = "/v2/models/digits/config"
 
 
 def test_the_catalogue_has_eight_scenarios_and_names_them_to_who_asks_for_another() -> None:
@@ -23,13 +24,9 @@ def test_the_catalogue_has_eight_scenarios_and_names_them_to_who_asks_for_anothe
         scenario_of("chaos")
 
 
-@pytest.mark.parametrize("name", ["split", "kill", "cold-start", "direct"])
-def test_scenarios_that_need_a_gateway_say_so_to_a_bare_triton(name: str) -> None:
-    with pytest.raises(Invalid, match="needs a gateway"):
-        play(name, bare())
-
-
-# --- smoke ----------------------------------------------------------------------------------------
+def test_scenarios_that_need_a_gateway_say_so_to_a_bare_triton() -> None:
+    for name in ("split", "kill", "cold-start", "direct"):
+        assert "needs a gateway" in str(refusal(Invalid, play, name, bare()))
 
 
 def smoked(**more: Any) -> Any:
@@ -68,9 +65,6 @@ def test_a_run_that_was_stopped_is_neither_passed_nor_failed() -> None:
     assert play("smoke", bare(result=lambda plan, label: stopped)).passed is None
 
 
-# --- soak -----------------------------------------------------------------------------------------
-
-
 def memory(first: float, last: float, *, of: str = "worker-0") -> ObservedSeries:
     values = tuple(first + (last - first) * n / 99 for n in range(100))
     return ObservedSeries("gateway", of, "memory", "B", tuple(map(float, range(100))), values)
@@ -99,9 +93,6 @@ def test_soak_finds_a_latency_that_rises_but_forgives_one_stall() -> None:
     assert soak.slowdown(run)[0] is False
 
 
-# --- overload -------------------------------------------------------------------------------------
-
-
 def steps(*, slow_after: float = 0.01, lost: float = 0.0) -> LoadRun:
     """Six steps of 5 s: most of the third and fourth are refused."""
     shed = run_of(30, 100.0, failed={"http_429:overloaded": 0.5, "timeout": lost})
@@ -128,7 +119,7 @@ def test_overload_passes_where_too_much_is_refused_and_the_rest_comes_back(
 
 
 def test_overload_probes_first_and_steps_to_twice_what_it_finds() -> None:
-    with side(**{"/v2/models/digits/config": {"max_batch_size": 8}}) as told:
+    with side(**{CONFIG: {"max_batch_size": 8}}) as told:
         stage = managed(
             told, result=lambda plan, label: run_of(6, 200.0, is_open=plan.closed is None)
         )
@@ -140,51 +131,32 @@ def test_overload_probes_first_and_steps_to_twice_what_it_finds() -> None:
     assert stepped.lanes[0].payloads[0].rows == 8
 
 
-# --- batch sweep ----------------------------------------------------------------------------------
-
-
 def test_batch_sweep_finds_the_size_with_the_most_rows() -> None:
     def result(plan: LoadPlan, label: str) -> LoadRun:
         rows = plan.lanes[0].payloads[0].rows
         return run_of(8, {1: 200.0, 2: 150.0, 4: 50.0}[rows], rows=rows, label=label, is_open=False)
 
-    with side(**{"/v2/models/digits/config": {"max_batch_size": 4}}) as told:
+    with side(**{CONFIG: {"max_batch_size": 4}}) as told:
         outcome = play("batch-sweep", managed(told, result=result))
     assert (outcome.sweep.xs, outcome.sweep.ys) == ((1.0, 2.0, 4.0), (200.0, 300.0, 200.0))
     assert outcome.findings[0].startswith("batches of 2 give the highest throughput")
     assert outcome.passed is True
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "page", "words"),
-    [
-        (
-            "batch-sweep",
-            "/v2/models/digits/config",
-            {"max_batch_size": 0},
-            "does not support batches",
-        ),
-        ("direct", "/api/snapshot", {"snapshot": {"models": {}, "replicas": {}}}, "no replica"),
-    ],
-)
-def test_a_model_that_does_not_suit_the_scenario_is_refused(
-    name: str, path: str, page: Any, words: str
-) -> None:
-    with side(**{path: page}) as told, pytest.raises(Invalid, match=words):
-        play(name, managed(told))
+def test_a_model_that_does_not_suit_the_scenario_is_refused() -> None:
+    with side(**{CONFIG: {"max_batch_size": 0}}) as told:
+        assert "does not support batches" in str(
+            refusal(Invalid, play, "batch-sweep", managed(told))
+        )
+    with side(**{"/api/snapshot": {"snapshot": {"models": {}, "replicas": {}}}}) as told:
+        assert "no replica" in str(refusal(Invalid, play, "direct", managed(told)))
 
 
-# --- direct ---------------------------------------------------------------------------------------
-
-
-def snapshot() -> dict[str, Any]:
-    target = {"physical_name": "digits--2", "physical_version": 1, "replicas": ["local-0"]}
-    return {
-        "snapshot": {
-            "models": {"digits": {"split": {"2": 100}, "targets": {"2": target}}},
-            "replicas": {"local-0": {"address": "10.0.0.5:81:82:83", "pool": "default"}},
-        }
-    }
+TARGET = {"physical_name": "digits--2", "physical_version": 1, "replicas": ["local-0"]}
+SNAPSHOT = {
+    "models": {"digits": {"split": {"2": 100}, "targets": {"2": TARGET}}},
+    "replicas": {"local-0": {"address": "10.0.0.5:81:82:83", "pool": "default"}},
+}
 
 
 def test_direct_asks_both_sides_for_the_same_version_in_turns() -> None:
@@ -192,7 +164,7 @@ def test_direct_asks_both_sides_for_the_same_version_in_turns() -> None:
         median = 0.010 if label.startswith("direct") else 0.011
         return run_of(10, 100.0, median=median, spread=0.05, label=label)
 
-    with side(**{"/api/snapshot": snapshot()}) as told:
+    with side(**{"/api/snapshot": {"snapshot": SNAPSHOT}}) as told:
         stage = managed(told, result=result)
         outcome = play("direct", stage)
     lanes = [plan.lanes[0] for plan in stage.plans]

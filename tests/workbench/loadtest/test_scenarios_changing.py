@@ -20,9 +20,6 @@ from serve.workbench.loadtest.scenarios.catalogue import SCENARIOS
 LOAD, UNLOAD = "/api/models/digits/load", "/api/models/digits/unload"
 
 
-# --- split ----------------------------------------------------------------------------------------
-
-
 def split_run(shares: Sequence[float], *, late: int = 0) -> LoadRun:
     """Thirty seconds; version 1 has a share in each third, `late` seconds after the change."""
 
@@ -56,16 +53,10 @@ def test_split_passes_where_the_shares_follow_soon(
     assert any(finding in one for one in findings)
 
 
-@pytest.mark.parametrize(
-    ("before", "ready", "other"),
-    [
-        ({1: 90, 2: 10}, {1, 2}, {1: 10, 2: 90}),
-        ({2: 1}, {1, 2}, {1: 1}),
-        ({1: 50, 2: 50}, {1, 2}, {1: 90, 2: 10}),
-    ],
-)
-def test_another_split_is_clearly_another(before: Any, ready: Any, other: Any) -> None:
-    assert split.another(before, ready) == other
+def test_another_split_is_clearly_another() -> None:
+    assert split.another(BEFORE, {1, 2}) == OTHER
+    assert split.another({2: 1}, {1, 2}) == {1: 1}
+    assert split.another({1: 50, 2: 50}, {1, 2}) == {1: 90, 2: 10}
 
 
 def test_split_changes_the_route_twice_and_says_so_first() -> None:
@@ -120,20 +111,14 @@ def test_split_refuses_a_route_that_nobody_has_set_and_changes_nothing() -> None
         assert told.changes == []
 
 
-# --- kill -----------------------------------------------------------------------------------------
-
-
-def killed(run: LoadRun, away: float | None = 2.5, others: int = 1) -> tuple[tuple[str, ...], bool]:
-    return killing.judge(run, 10.0, "local-0", away, others, is_dead=True)
-
-
 @pytest.mark.parametrize(
     ("lost", "away", "passed"), [(0.0002, 2.5, True), (0.01, 2.5, False), (0.0, None, False)]
 )
 def test_kill_passes_with_few_failures_and_a_replica_that_is_back(
     lost: float, away: float | None, passed: bool
 ) -> None:
-    findings, found = killed(run_of(30, 200.0, failed={"reset": lost}), away=away, others=0)
+    run = run_of(30, 200.0, failed={"reset": lost})
+    findings, found = killing.judge(run, 10.0, "local-0", away, 0, is_dead=True)
     assert found is passed
     assert (away is not None) == ("usable again 2.50 s after" in findings[1])
     assert "the only replica" in findings[-1]
@@ -167,9 +152,6 @@ def test_kill_waits_until_the_replica_holds_everything_again(tmp_path: Any) -> N
 def test_a_kill_command_that_fails_is_told_with_its_words() -> None:
     with pytest.raises(Invalid, match="no such pod"):
         asyncio.run(killing._by_command("echo no such pod >&2; exit 3")())
-
-
-# --- cold start -----------------------------------------------------------------------------------
 
 
 def cold_run(*, until: int = 5) -> LoadRun:

@@ -78,12 +78,6 @@ def test_calls_inside_are_counted_over_the_whole_tick() -> None:
     assert sum(inside) == pytest.approx(0.1)
 
 
-def test_utilisation_hides_what_batches_show() -> None:
-    scaler = Fixed(1)
-    run(0.3 * BEARS, scaler)
-    assert np.mean([seen.busy for seen in scaler.seen]) > 0.6
-
-
 @pytest.mark.parametrize(
     "scaler",
     [
