@@ -75,6 +75,8 @@ class FakeDrained:
 
 
 class Scene:
+    watching: asyncio.Task[None]
+
     def __init__(self) -> None:
         self.clock = Clock()
         self.place, self.spared = Place(), Place()
@@ -90,96 +92,97 @@ class Scene:
     async def open(self, name: str = "") -> BenchView:
         return await self.benches.open("m", 1, FIELDS, name)
 
+    async def end(self) -> None:
+        """Its control plane ends."""
+        self.watching.cancel()
+        await asyncio.gather(self.watching, return_exceptions=True)
 
-@contextlib.asynccontextmanager
-async def running() -> AsyncIterator[Scene]:
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
     """A scene whose benches are watched, until its control plane ends."""
     scene = Scene()
-    watching = asyncio.create_task(scene.benches.run())
-    try:
-        yield scene
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+    scene.watching = asyncio.create_task(scene.benches.run())
+    yield scene
+    await scene.end()
 
 
-async def test_a_bench_says_where_it_is_and_is_gone_when_it_was_closed() -> None:
-    async with running() as scene:
-        view = await scene.open()
-        assert (view.name, view.version, view.fields, view.replica) == ("m.1", 1, FIELDS, "")
-        assert view.grpc == f"{replica('bench').host}:{replica('bench').grpc_port}"
-        assert scene.place.is_open
-        await scene.benches.close(view.id)
-        assert not scene.place.is_open
-        with pytest.raises(NotFound, match="it was closed"):
-            scene.benches.keep(view.id)
+async def test_a_bench_says_where_it_is_and_is_gone_when_it_was_closed(scene: Scene) -> None:
+    view = await scene.open()
+    assert (view.name, view.version, view.fields, view.replica) == ("m.1", 1, FIELDS, "")
+    assert view.grpc == f"{replica('bench').host}:{replica('bench').grpc_port}"
+    assert scene.place.is_open
+    await scene.benches.close(view.id)
+    assert not scene.place.is_open
+    with pytest.raises(NotFound, match="it was closed"):
+        scene.benches.keep(view.id)
+    await scene.end()
     assert scene.drained.reclaimed == 1
 
 
-async def test_there_is_one_at_a_time_and_the_end_of_a_control_plane_closes_it() -> None:
-    async with running() as scene:
-        view = await scene.open()
-        with pytest.raises(Conflict, match="another bench is open"):
-            await scene.open()
-        await scene.benches.close(view.id)
-        await scene.open("a")
-        assert scene.spared.is_open
+async def test_there_is_one_at_a_time_and_the_end_of_a_control_plane_closes_it(
+    scene: Scene,
+) -> None:
+    view = await scene.open()
+    with pytest.raises(Conflict, match="another bench is open"):
+        await scene.open()
+    await scene.benches.close(view.id)
+    await scene.open("a")
+    assert scene.spared.is_open
+    await scene.end()
     assert not scene.spared.is_open
 
 
-async def test_other_fields_are_loaded_and_those_before_again_when_they_fail() -> None:
-    async with running() as scene:
-        scene.place.refuses = [{"max_batch_size": 64}]
-        view = await scene.open()
-        changed = await scene.benches.change(view.id, {"max_batch_size": 8})
-        assert changed.fields == {"max_batch_size": 8}
-        with pytest.raises(TrialFailed, match="no memory"):
-            await scene.benches.change(view.id, {"max_batch_size": 64})
-        assert scene.benches.keep(view.id).fields == {"max_batch_size": 8}
+async def test_other_fields_are_loaded_and_those_before_again_when_they_fail(scene: Scene) -> None:
+    scene.place.refuses = [{"max_batch_size": 64}]
+    view = await scene.open()
+    changed = await scene.benches.change(view.id, {"max_batch_size": 8})
+    assert changed.fields == {"max_batch_size": 8}
+    with pytest.raises(TrialFailed, match="no memory"):
+        await scene.benches.change(view.id, {"max_batch_size": 64})
+    assert scene.benches.keep(view.id).fields == {"max_batch_size": 8}
     assert scene.place.loaded == [FIELDS, {"max_batch_size": 8}, {"max_batch_size": 8}]
 
 
-async def test_a_bench_in_which_nothing_loads_any_more_ends() -> None:
-    async with running() as scene:
-        view = await scene.open()
-        scene.place.refuses = [FIELDS, {}]
-        with pytest.raises(TrialFailed, match="no memory"):
-            await scene.benches.change(view.id, {})
-        with pytest.raises(NotFound, match="it did not load"):
-            await scene.benches.change(view.id, {})
+async def test_a_bench_in_which_nothing_loads_any_more_ends(scene: Scene) -> None:
+    view = await scene.open()
+    scene.place.refuses = [FIELDS, {}]
+    with pytest.raises(TrialFailed, match="no memory"):
+        await scene.benches.change(view.id, {})
+    with pytest.raises(NotFound, match="it did not load"):
+        await scene.benches.change(view.id, {})
 
 
-async def test_a_bench_that_does_not_open_says_why_and_makes_room_for_the_next() -> None:
-    async with running() as scene:
-        with pytest.raises(Invalid, match="no configuration"):
-            await scene.benches.open("other", 1, {})
-        scene.place.refuses = [FIELDS]
-        with pytest.raises(TrialFailed, match="no memory"):
-            await scene.open()
-        assert scene.place.loaded == []
-        scene.place.refuses = []
+async def test_a_bench_that_does_not_open_says_why_and_makes_room_for_the_next(
+    scene: Scene,
+) -> None:
+    with pytest.raises(Invalid, match="no configuration"):
+        await scene.benches.open("other", 1, {})
+    scene.place.refuses = [FIELDS]
+    with pytest.raises(TrialFailed, match="no memory"):
         await scene.open()
+    assert scene.place.loaded == []
+    scene.place.refuses = []
+    await scene.open()
 
 
-async def test_a_bench_whose_triton_dies_ends_with_the_reason() -> None:
-    async with running() as scene:
-        view = await scene.open()
-        assert scene.place.over is not None
-        scene.place.over.set_result("its Triton died")
-        await until(lambda: not scene.place.is_open)
-        with pytest.raises(NotFound, match="its Triton died"):
-            scene.benches.keep(view.id)
+async def test_a_bench_whose_triton_dies_ends_with_the_reason(scene: Scene) -> None:
+    view = await scene.open()
+    assert scene.place.over is not None
+    scene.place.over.set_result("its Triton died")
+    await until(lambda: not scene.place.is_open)
+    with pytest.raises(NotFound, match="its Triton died"):
+        scene.benches.keep(view.id)
 
 
-async def test_a_bench_that_nobody_asks_for_is_closed() -> None:
-    async with running() as scene:
-        view = await scene.open()
-        scene.clock.now += 0.19
-        assert scene.benches.keep(view.id).expires_in == pytest.approx(0.2)
-        scene.clock.now += 0.3
-        await until(lambda: not scene.place.is_open)
-        with pytest.raises(NotFound, match="no client used it"):
-            scene.benches.keep(view.id)
+async def test_a_bench_that_nobody_asks_for_is_closed(scene: Scene) -> None:
+    view = await scene.open()
+    scene.clock.now += 0.19
+    assert scene.benches.keep(view.id).expires_in == pytest.approx(0.2)
+    scene.clock.now += 0.3
+    await until(lambda: not scene.place.is_open)
+    with pytest.raises(NotFound, match="no client used it"):
+        scene.benches.keep(view.id)
 
 
 def test_notes_outlive_a_control_plane(tmp_path: Path) -> None:

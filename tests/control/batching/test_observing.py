@@ -56,6 +56,11 @@ class Scene:
         return self.observer.window(*M)
 
 
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
 def some(calls: int, **others: int) -> Mapping[Slot, Counters]:
     """So many calls, each an execution of one row."""
     sizes = {1: Executed(calls, 5 * calls)} if calls else {}
@@ -67,8 +72,7 @@ def metrics(pending: int = 0, cpu: float | None = None) -> ReplicaScrape:
     return ReplicaScrape({M: reading}, {}, cpu)
 
 
-def test_what_rises_between_two_readings_counts_and_replicas_are_summed() -> None:
-    scene = Scene()
+def test_what_rises_between_two_readings_counts_and_replicas_are_summed(scene: Scene) -> None:
     scene.look(a=some(1000), b=some(0))
     assert scene.window.counted == NOTHING
     scene.look(a=some(1030), b=some(90))
@@ -78,8 +82,7 @@ def test_what_rises_between_two_readings_counts_and_replicas_are_summed() -> Non
     assert window.counted.sizes == {1: Executed(120, 600)}
 
 
-def test_a_version_that_was_loaded_anew_begins_anew_and_its_round_says_so() -> None:
-    scene = Scene()
+def test_a_version_that_was_loaded_anew_begins_anew_and_its_round_says_so(scene: Scene) -> None:
     scene.count(0, 500, 10)
     window = scene.window
     assert (window.counted.calls, window.seconds) == (10, 15.0)
@@ -88,8 +91,7 @@ def test_a_version_that_was_loaded_anew_begins_anew_and_its_round_says_so() -> N
     assert [one.fell for one in scene.observer.rounds("a", 0.0)] == [False, True, False]
 
 
-def test_a_replica_that_does_not_answer_is_counted_on_when_it_does() -> None:
-    scene = Scene()
+def test_a_replica_that_does_not_answer_is_counted_on_when_it_does(scene: Scene) -> None:
     scene.count(0)
     scene.look(a=None)
     scene.count(60)
@@ -97,8 +99,7 @@ def test_a_replica_that_does_not_answer_is_counted_on_when_it_does() -> None:
     assert (window.counted.calls, window.seconds, window.rate) == (60, 30.0, 2.0)
 
 
-def test_a_version_that_comes_counts_from_zero_and_one_that_goes_is_forgotten() -> None:
-    scene = Scene()
+def test_a_version_that_comes_counts_from_zero_and_one_that_goes_is_forgotten(scene: Scene) -> None:
     scene.look(a={})
     scene.count(15)
     assert scene.window.counted.calls == 15
@@ -108,8 +109,9 @@ def test_a_version_that_comes_counts_from_zero_and_one_that_goes_is_forgotten() 
     assert scene.window.counted.calls == 4
 
 
-def test_what_a_replica_counts_while_it_is_steered_around_is_no_call_of_anybody() -> None:
-    scene = Scene()
+def test_what_a_replica_counts_while_it_is_steered_around_is_no_call_of_anybody(
+    scene: Scene,
+) -> None:
     scene.count(0, 10)
     with scene.fleet.steering("a"):
         scene.count(9000)
@@ -128,8 +130,7 @@ def test_what_a_replica_counts_while_it_is_steered_around_is_no_call_of_anybody(
     assert scene.window.counted.calls == 2
 
 
-def test_a_few_minutes_are_kept_and_a_replica_that_goes_takes_its_past_along() -> None:
-    scene = Scene()
+def test_a_few_minutes_are_kept_and_a_replica_that_goes_takes_its_past_along(scene: Scene) -> None:
     scene.count(*range(0, 1500, 15))
     window = scene.window
     assert (window.seconds, window.rate) == (KEPT, 1.0)
@@ -142,8 +143,7 @@ def test_a_few_minutes_are_kept_and_a_replica_that_goes_takes_its_past_along() -
     assert scene.window.replicas == {"a": KEPT}
 
 
-def test_queues_and_machines_are_told_by_the_replicas_own_metrics() -> None:
-    scene = Scene()
+def test_queues_and_machines_are_told_by_the_replicas_own_metrics(scene: Scene) -> None:
     scene.read["a"] = metrics(cpu=0.5)
     scene.count(0)
     scene.read["a"] = metrics(pending=3, cpu=0.7)
@@ -158,32 +158,29 @@ def test_queues_and_machines_are_told_by_the_replicas_own_metrics() -> None:
     assert scene.window.gpu == 0.6  # the busiest is what a machine has room on
 
 
-def test_nothing_is_known_of_what_nobody_has() -> None:
-    window = Scene().observer.window("x", 9)
+def test_nothing_is_known_of_what_nobody_has(scene: Scene) -> None:
+    window = scene.observer.window("x", 9)
     assert (window.counted, window.seconds, window.rate) == (NOTHING, 0.0, 0.0)
     assert (window.queue, window.compute, window.busy(1)) == (0.0, 0.0, 0.0)
     assert (window.rows_per_execution, window.calls_per_execution, window.largest) == (0, 0, 0)
-    assert Scene().observer.heard("b") is Scene().observer.newest("b") is None
+    assert scene.observer.heard("b") is scene.observer.newest("b") is None
 
 
-def test_each_round_of_a_replica_is_told_to_who_asks_for_newer_ones() -> None:
-    scene = Scene()
+def test_each_round_of_a_replica_is_told_to_who_asks_for_newer_ones(scene: Scene) -> None:
     scene.count(0, 10, 30, 60)
     rounds = scene.observer.rounds("a", scene.clock() - 20)
     assert [one.risen[M].calls for one in rounds] == [20, 30]
     assert scene.observer.rounds("b", 0.0) == scene.observer.rounds("nobody", 0.0) == ()
 
 
-def test_calls_count_as_waiting_when_they_do_so_at_both_ends_of_a_round() -> None:
-    scene = Scene()
+def test_calls_count_as_waiting_when_they_do_so_at_both_ends_of_a_round(scene: Scene) -> None:
     for pending in (0, 9, 4, 7):
         scene.read = {"a": metrics(pending=pending)}
         scene.count(0)
     assert [dict(one.waited) for one in scene.observer.rounds("a", 0.0)] == [{}, {M: 4}, {M: 4}]
 
 
-def test_another_replica_of_the_same_name_begins_anew() -> None:
-    scene = Scene()
+def test_another_replica_of_the_same_name_begins_anew(scene: Scene) -> None:
     scene.count(500, 600)
     scene.fleet.remove("a")
     scene.fleet.join(replica("a", http=9000))
@@ -193,8 +190,7 @@ def test_another_replica_of_the_same_name_begins_anew() -> None:
     assert not any(one.fell for one in scene.observer.rounds("a", 0.0))
 
 
-def test_a_replica_that_leaves_while_it_is_asked_is_passed_over() -> None:
-    scene = Scene()
+def test_a_replica_that_leaves_while_it_is_asked_is_passed_over(scene: Scene) -> None:
 
     async def leaves(one: Replica) -> Mapping[Slot, Counters]:
         scene.fleet.remove(one.name)

@@ -25,16 +25,6 @@ def busy(scene: Scene, *, rate: float = 200.0, rounds: int = 4) -> None:
     scene.work(rate=rate, rounds=rounds, queue=0.001, **sizes)
 
 
-def test_arrivals_are_told_as_they_come_be_they_answered_refused_or_under_way(scene: Scene) -> None:
-    scene.look()
-    scene.count(answered={0.01: 50}, overloaded=20, in_flight=30)
-    scene.look()
-    assert scene.model().recent == pytest.approx(100 / TICK)
-    scene.count(answered={0.01: 80}, overloaded=20, in_flight=0)
-    scene.look()
-    assert (scene.model().recent, scene.model().lately) == (0.0, pytest.approx(10.0))
-
-
 def test_a_capacity_is_learned_from_executions_under_the_objective(scene: Scene) -> None:
     scene.promise("m", "p99<80ms")
     scene.look()
@@ -154,26 +144,6 @@ def test_models_of_different_pools_are_told_apart() -> None:
     assert scene.model("n", "large").recent == 20.0
 
 
-def test_pools_of_a_group_share_what_comes_and_the_cheaper_bears_it_even_while_it_sleeps() -> None:
-    scene = Scene("m", replicas=(replica("a"), replica("b", pool="large")))
-    scene.group("both", "default", "large")
-    scene.allowed = {
-        "default": Allowed(Bounds(1, 10, to_zero=True), cost=1.0, group="both"),
-        "large": Allowed(Bounds(1, 10, to_zero=True), cost=5.0, group="both"),
-    }
-    scene.settle()
-    scene.work(rounds=4, rate=100.0, b1=(250, 0.01))
-    assert scene.model(pool="default").recent == pytest.approx(100.0)
-    assert scene.model(pool="large").recent == 0.0
-    assert scene.hint("large").signal.idle > 60.0
-    scene.fleet.remove("a")
-    scene.call(rate=100.0)
-    scene.look()
-    assert scene.model(pool="default").capacity == pytest.approx(100.0)
-    assert scene.model(pool="default").lately > 0
-    assert scene.model(pool="large").lately == 0
-
-
 def test_a_replica_that_loads_its_models_is_starting_and_one_that_was_lost_is_expected_back() -> (
     None
 ):
@@ -275,3 +245,16 @@ def test_what_the_cheapest_has_no_gpus_for_is_borne_by_the_next() -> None:
     assert parts(one) == pytest.approx({"l4": room, "a100": 80.0 - room})
     assert one.hint("l4").hint.desired == 2
     assert one.hint("a100").hint.desired == math.ceil((80 - room) * 0.025 / UP)
+
+
+def test_the_cheaper_pool_bears_what_comes_even_while_it_sleeps() -> None:
+    one = group(WIDE, WIDE)
+    one.work(rounds=4, rate=100.0, b1=(250, 0.01))
+    assert parts(one) == pytest.approx({"l4": 100.0, "a100": 0.0})
+    assert one.hint("a100").signal.idle > 60.0
+    one.fleet.remove("a")
+    one.call(rate=100.0)
+    one.look()
+    assert one.model(pool="l4").capacity == pytest.approx(100.0)
+    assert one.model(pool="l4").lately > 0
+    assert one.model(pool="a100").lately == 0
