@@ -5,13 +5,14 @@ import functools
 import itertools
 import json
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from capacity.simulated_server import SimulatedServer
 
 from serve.capacity.knowledge import SHARES, SeenTrial, believed
-from serve.capacity.measurements import Calibration, Measured, OpenLoopTrial, Pressure
+from serve.capacity.measurements import Ask, Calibration, Measured, OpenLoopTrial, Pressure
 from serve.capacity.search import Best, Halving, candidates
 from serve.capacity.search_state import FORMAT
 from serve.capacity.service import ServiceTime
@@ -24,9 +25,9 @@ LEAST = 16  # measurements that a search may take, however small its grid
 TRIALS_OF_A_GRID = 10  # a search for the highest rate of one setup takes 10 to 16
 
 
-def server(seed: int = 1, **changes: float) -> SimulatedServer:
+def server() -> SimulatedServer:
     service = ServiceTime(0.004, 0.001, 0.1, {1: 1.0, 2: 1.5})
-    return SimulatedServer(service, 0.0003, WITHIN_100_MS, seed=seed, **changes)
+    return SimulatedServer(service, 0.0003, WITHIN_100_MS, seed=1)
 
 
 def search(grid: tuple[BatchSetup, ...], most: int | None = None) -> Halving:
@@ -36,9 +37,19 @@ def search(grid: tuple[BatchSetup, ...], most: int | None = None) -> Halving:
 SMALL = candidates(8, instances=2, objective=WITHIN_100_MS, delays=[0.0, 0.005])
 
 
-def run(halving: Halving, measured: SimulatedServer, steps: int = 1000) -> Halving:
+def run(
+    halving: Halving,
+    measured: SimulatedServer,
+    steps: int = 1000,
+    change: Callable[[Ask, Measured], Measured | str] = lambda ask, told: told,
+) -> Halving:
+    """Measure what is asked for; `change` makes another answer of it, or a failure in words."""
     while steps and (ask := halving.next()) is not None:
-        halving.told(measured.answer(ask))
+        told = change(ask, measured.answer(ask))
+        if isinstance(told, str):
+            halving.failed(told)
+        else:
+            halving.told(told)
         steps -= 1
     return halving
 
@@ -145,14 +156,12 @@ def test_a_state_that_is_none_is_refused() -> None:
 
 
 def test_a_setup_that_does_not_load_is_out_and_never_asked_for_again() -> None:
-    halving, measured = search(SMALL), server()
-    while (ask := halving.next()) is not None:
-        if isinstance(ask, OpenLoopTrial) and ask.setup.instances == 2:
-            halving.failed("no memory")
-        else:
-            halving.told(measured.answer(ask))
-    best = best_of(halving)
-    assert best.setup.instances == 1
+    def change(ask: Ask, told: Measured) -> Measured | str:
+        is_large = isinstance(ask, OpenLoopTrial) and ask.setup.instances == 2
+        return "no memory" if is_large else told
+
+    halving = run(search(SMALL), server(), change=change)
+    assert best_of(halving).setup.instances == 1
     failed = [ask.setup for ask, told in halving.history() if told == "no memory"]
     assert len(failed) == len(set(failed)) > 0
     assert {each.why_out for each in halving.standings if each.setup in failed} == {"no memory"}
@@ -181,19 +190,19 @@ def test_an_objective_that_nothing_meets_ends_the_search_after_calibration() -> 
 
 
 def test_where_every_trial_misses_each_goes_further_down_until_one_passes() -> None:
-    halving, measured = search(SMALL), server()
-    while (ask := halving.next()) is not None:
-        told = measured.answer(ask)
-        if isinstance(ask, OpenLoopTrial) and ask.rate > measured.limit(ask.setup) / 6:
-            told = dataclasses.replace(told, latency=0.3)
-        halving.told(told)
-    assert best_of(halving).rate <= measured.limit(best_of(halving).setup) / 6
+    measured = server()
+
+    def change(ask: Ask, told: Measured) -> Measured:
+        misses = isinstance(ask, OpenLoopTrial) and ask.rate > measured.limit(ask.setup) / 6
+        return dataclasses.replace(told, latency=0.3) if misses else told
+
+    best = best_of(run(search(SMALL), measured, change=change))
+    assert best.rate <= measured.limit(best.setup) / 6
 
 
 def test_without_any_execution_there_is_nothing_to_search() -> None:
-    halving = search(SMALL)
-    while halving.next() is not None:
-        halving.told(Measured(5.0, 0.0, math.inf, math.inf, math.inf, errors=9))
+    nothing = Measured(5.0, 0.0, math.inf, math.inf, math.inf, errors=9)
+    halving = run(search(SMALL), server(), change=lambda ask, told: nothing)
     assert (halving.best(), halving.service, halving.standings) == (None, None, ())
 
 
@@ -205,19 +214,18 @@ def test_a_model_that_takes_no_batches_is_searched_over_its_instances() -> None:
 
 def test_a_prediction_that_is_off_for_all_setups_is_put_right_by_trials() -> None:
     """The calibration misses half of the time, as if calls cost more than executions tell."""
-    honest, measured = server(), server()
-    halving = search(SMALL)
-    while (ask := halving.next()) is not None:
-        told = measured.answer(ask)
-        if not isinstance(ask, OpenLoopTrial):
-            points = [dataclasses.replace(one, seconds=one.seconds / 2) for one in told.points]
-            told = Measured(
-                *(told.seconds / 2, 2 * told.rate, 0.0, told.p50 / 2, told.p99 / 2),
-                points=tuple(points),
-            )
-        halving.told(told)
-    best = best_of(halving)
-    assert best.rate == pytest.approx(honest.limit(best.setup), rel=0.12)
+
+    def change(ask: Ask, told: Measured) -> Measured:
+        if isinstance(ask, OpenLoopTrial):
+            return told
+        points = [dataclasses.replace(one, seconds=one.seconds / 2) for one in told.points]
+        return Measured(
+            *(told.seconds / 2, 2 * told.rate, 0.0, told.p50 / 2, told.p99 / 2),
+            points=tuple(points),
+        )
+
+    best = best_of(run(search(SMALL), server(), change=change))
+    assert best.rate == pytest.approx(server().limit(best.setup), rel=0.12)
 
 
 def test_the_grid_has_each_size_with_each_delay_and_none() -> None:

@@ -142,9 +142,8 @@ def test_none_goes_while_one_starts() -> None:
     assert found.codes == {Code.WAITING}
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
+def test_what_cannot_be_trusted_changes_nothing() -> None:
+    for change, code in (
         ({"age": 16.0}, Code.STALE),
         ({"recent": -1.0}, Code.INVALID),
         ({"lately": math.nan}, Code.INVALID),
@@ -152,13 +151,9 @@ def test_none_goes_while_one_starts() -> None:
         ({"missed": 1.5}, Code.INVALID),
         ({"capacity": None}, Code.UNKNOWN),
         ({"capacity": 0.0}, Code.UNKNOWN),
-    ],
-)
-def test_what_cannot_be_trusted_changes_nothing(change: dict[str, Any], code: Code) -> None:
-    found = hint(model(**{"rate": 900.0} | change), ready=3, starting=1)
-    assert found.desired == 4
-    assert found.codes == {code}
-    assert found.confidence == "low"
+    ):
+        found = hint(model(**{"rate": 900.0} | change), ready=3, starting=1)
+        assert (found.desired, found.codes, found.confidence) == (4, {code}, "low"), change
 
 
 def test_a_start_of_the_control_plane_changes_nothing_for_a_minute() -> None:
@@ -223,18 +218,14 @@ def test_a_replica_without_the_model_is_told() -> None:
     assert Code.NOT_HELD in hint(model(rate=300.0, holding=1)).codes
 
 
-@pytest.mark.parametrize(
-    ("bounds", "desired", "code"),
-    [
+def test_people_have_the_last_word() -> None:
+    for bounds, desired, code in (
         (Bounds(least=1, most=3), 3, Code.MOST),
         (Bounds(least=1, most=9, budget=3), 3, Code.BUDGET),
         (Bounds(least=7, most=9), 7, Code.LEAST),
-    ],
-)
-def test_people_have_the_last_word(bounds: Bounds, desired: int, code: Code) -> None:
-    found = hint(model(rate=500.0), bounds=bounds)
-    assert found.desired == desired
-    assert code in found.codes
+    ):
+        found = hint(model(rate=500.0), bounds=bounds)
+        assert (found.desired, code in found.codes) == (desired, True)
 
 
 def test_an_idle_pool_has_none_where_that_is_allowed_and_one_for_the_first_call() -> None:
@@ -338,11 +329,11 @@ def test_a_time_in_which_nobody_looked_was_like_what_is_seen_after_it() -> None:
     assert memory.noted(50.0 + 2 * REMEMBERED, 1.0).needs == (1.0,)
 
 
-@pytest.mark.parametrize(("passed", "kept"), [(-SLOT, 8), (2 * SLOT, 2)])
-def test_what_came_once_is_kept_for_as_long_as_a_start_is_worth(passed: float, kept: int) -> None:
+def test_what_came_once_is_kept_for_as_long_as_a_start_is_worth() -> None:
     start = 60.0
-    memory = remembered((2.0, 300.0), (7.5, 300.0), (2.0, start / PRICE - 300.0 + passed))
-    assert memory.kept(2, start) == kept
+    for passed, kept in ((-SLOT, 8), (2 * SLOT, 2)):
+        memory = remembered((2.0, 300.0), (7.5, 300.0), (2.0, start / PRICE - 300.0 + passed))
+        assert memory.kept(2, start) == kept
 
 
 def test_what_comes_back_again_and_again_is_kept_longer() -> None:

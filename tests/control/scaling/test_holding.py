@@ -3,7 +3,6 @@
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import Clock
@@ -106,18 +105,14 @@ def test_a_replica_that_counts_from_zero_again(scene: Settled) -> None:
     assert scene.model().capacity == pytest.approx(busy_before, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("readings", "words"),
-    [
-        ({"pending": {("m", 1): -3}}, "m: waiting is -6"),
-        ({"gpus": {"a": {"GPU-1": {"utilization": math.nan}}}}, "utilization is nan"),
-    ],
-)
-def test_readings_that_cannot_be(readings: dict[str, Any], words: str) -> None:
-    scene = Settled()
-    vars(scene).update(readings)
+def test_readings_that_cannot_be(scene: Settled) -> None:
+    scene.pending = {("m", 1): -3}
     scene.look()
-    held(scene, Code.INVALID, words, scene.wanted)
+    held(scene, Code.INVALID, "m: waiting is -6", scene.wanted)
+    scene.pending = {}
+    scene.gpus = {"a": {"GPU-1": {"utilization": math.nan}}}
+    scene.look()
+    held(scene, Code.INVALID, "utilization is nan", scene.wanted)
 
 
 def test_hints_survive_a_restart_with_a_hold_and_no_jump(scene: Settled) -> None:
