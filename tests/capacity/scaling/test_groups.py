@@ -106,6 +106,7 @@ def test_the_first_call_wakes_the_cheapest_pool_to_which_a_model_belongs_that_no
     unknown = [offer("a", 2.0, m=None), offer("b", 1.0, m=None)]
     assert told(shares({"m": 0.2}, unknown)) == {"b": 1.0}
     assert told(shares({"m": 0.0}, [offer("a", 2.0), offer("b", 1.0)])) == {"b": 1.0}
+    assert told(shares({"m": 0.0}, [offer("a", 2.0), offer("b", 1.0, most=0)])) == {"a": 1.0}
     assert shares({"m": 1.0}, []) == {}
 
 
