@@ -24,24 +24,22 @@ def choose(
     )
 
 
-def test_the_replica_with_the_fewest_calls_is_picked() -> None:
-    assert choose("a", "b", "c", loads={"a": 3, "b": 1, "c": 2}, turn=7) == "b"
-
-
-def test_among_equals_the_turn_goes_round() -> None:
-    loads = {"a": 1, "b": 0, "c": 0, "d": 0}
-    assert [choose(*NAMES, loads=loads, turn=turn) for turn in range(6)] == list("bcdbcd")
-
-
-def test_a_pair_follows_the_same_rule() -> None:
-    for loads, picked in (
-        ({"a": 2, "b": 1}, "bb"),
-        ({"a": 1}, "bb"),
-        ({"b": 1}, "aa"),
-        ({}, "ab"),
-        ({"a": 3, "b": 3}, "ab"),
+def test_the_replica_with_the_fewest_calls_is_picked_and_among_equals_the_turn_goes_round() -> None:
+    for names, loads, picked in (
+        (NAMES, {"a": 1}, "bcdbcd"),
+        (NAMES, {"a": 3, "b": 1, "c": 2, "d": 2}, "bbbbbb"),
+        ("ab", {"a": 2, "b": 1}, "bbbbbb"),
+        ("ab", {"a": 1}, "bbbbbb"),
+        ("ab", {"b": 1}, "aaaaaa"),
+        ("ab", {}, "ababab"),
+        ("ab", {"a": 3, "b": 3}, "ababab"),
     ):
-        assert [choose("a", "b", loads=loads, turn=turn) for turn in (4, 5)] == list(picked), loads
+        assert [choose(*names, loads=loads, turn=turn) for turn in range(6)] == list(picked), loads
+
+
+def test_an_avoided_replica_is_passed_over_unless_all_are_avoided() -> None:
+    assert choose("a", "b", loads={"b": 50}, avoided="a") == "b"
+    assert choose("a", "b", loads={"a": 1}, avoided="ab") == "b"
 
 
 @given(
@@ -59,43 +57,24 @@ def test_nobody_who_may_be_picked_is_less_busy(
     assert loads.get(picked, 0) == min(loads.get(name, 0) for name in candidates)
 
 
-def test_an_avoided_replica_is_passed_over_even_when_it_is_idle() -> None:
-    assert choose("a", "b", loads={"b": 50}, avoided="a") == "b"
-
-
-def test_when_all_are_avoided_they_are_tried_as_if_none_were() -> None:
-    assert choose("a", "b", loads={"a": 1}, avoided="ab") == "b"
-
-
 def test_without_replicas_there_is_none_to_try() -> None:
     assert choose() is None
     assert choose(sequence="n1") is None
 
 
-def test_a_preferred_replica_is_picked_however_busy_it_is() -> None:
+def test_a_preferred_replica_is_picked_however_busy_it_is_unless_it_is_avoided_or_away() -> None:
     for names in (("a",), ("a", "b"), NAMES):
-        assert {choose(*names, loads={"a": 9}, turn=turn, prefer="a") for turn in range(4)} == {
-            "a"
-        }, names
-
-
-def test_a_preferred_replica_that_is_avoided_is_passed_over() -> None:
+        places = {choose(*names, loads={"a": 9}, turn=turn, prefer="a") for turn in range(4)}
+        assert places == {"a"}, names
     assert choose("a", "b", avoided="a", prefer="a") == "b"
-
-
-def test_a_preferred_replica_that_is_no_candidate_decides_nothing() -> None:
     assert choose("a", "b", loads={"a": 1}, prefer="z") == "b"
 
 
-def test_a_sequence_counts_for_more_than_a_preference() -> None:
-    places = {choose(*NAMES, sequence="n77", prefer=name) for name in NAMES}
-    assert len(places) == 1
-
-
-def test_a_sequence_stays_on_its_replica_whatever_the_loads_and_turns() -> None:
+def test_a_sequence_stays_on_its_replica_whatever_the_loads_turns_and_preferences() -> None:
     places = {
-        choose(*names, loads={"a": n}, avoided="b", turn=n, sequence="n77")
+        choose(*names, loads={"a": n}, avoided="b", turn=n, sequence="n77", prefer=prefer)
         for n, names in enumerate([NAMES, NAMES[::-1], ("c", "a", "d", "b")])
+        for prefer in NAMES
     }
     assert len(places) == 1
 
@@ -135,16 +114,10 @@ def test_in_a_large_fleet_calls_that_stay_are_spread_evenly() -> None:
     assert set(loads.values()) == {10}
 
 
-def test_in_a_large_fleet_an_avoided_replica_is_passed_over() -> None:
-    for few in (FLEET[3:], FLEET[:-1], FLEET):  # those that are left, or none
-        avoided = set(FLEET) - set(few)
+def test_in_a_large_fleet_those_that_are_not_avoided_are_found() -> None:
+    for left in (FLEET[3:], FLEET[:-1], FLEET, ("r0700",)):
+        avoided = set(FLEET) - set(left)
         places = {pick(FLEET, loads={}, avoided=avoided, turn=turn) for turn in range(len(FLEET))}
-        assert places == set(few)
-
-
-def test_in_a_large_fleet_one_that_is_left_is_found() -> None:
-    for turn in range(50):
-        avoided = {name for name in FLEET if name != "r0700"}
-        assert pick(FLEET, loads={}, avoided=avoided, turn=turn) == "r0700"
-        assert pick(FLEET, loads={}, avoided=FLEET, turn=turn) in FLEET
-        assert pick(FLEET, loads={}, turn=turn, prefer="r0500") == "r0500"
+        assert places == set(left)
+    assert pick(FLEET, loads={}, avoided=FLEET, turn=1) in FLEET
+    assert {pick(FLEET, loads={}, turn=turn, prefer="r0500") for turn in range(9)} == {"r0500"}

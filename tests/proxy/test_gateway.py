@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from builders import GOOD, GOOD_GRPC, DataPlane, Outcome, call, replica, snapshot, target, view
+from builders import GOOD, GOOD_GRPC, DataPlane, call, replica, snapshot, target, view
 from refusals import refusal
 
 from serve.core.calls import Reply, Verb
@@ -17,6 +17,7 @@ from serve.core.errors import (
     Overloaded,
     UnknownModel,
 )
+from serve.proxy.gateway import LiveSnapshot
 from serve.proxy.health import FIRST_PAUSE
 
 ON_ALL = snapshot(view(target(1, "a", "b", "c", "d")), generation=7)
@@ -27,9 +28,7 @@ ABSENT = Reply(404, b'{"error":"Request for unknown model: \'m\' version 1 is no
 ABSENT_GRPC = Reply(5, b"", (), "Request for unknown model: 'm' version 1 is not found")
 BROKEN = OutcomeUnknown("the connection broke")
 DEAD = Reply(500, b'{"error":"Stub process \'m_0\' is not healthy."}')
-NOT_EXECUTED = pytest.mark.parametrize(
-    "outcome", [UNREACHABLE, BUSY, ABSENT], ids=["unreachable", "busy", "absent"]
-)
+NOT_EXECUTED = (UNREACHABLE, BUSY, ABSENT)
 
 
 def test_an_attempt_carries_the_decision_that_led_to_it() -> None:
@@ -38,10 +37,6 @@ def test_an_attempt_carries_the_decision_that_led_to_it() -> None:
     assert attempt.replica == ON_ALL.replicas["b"]
     assert attempt.choice is not None
     assert attempt.choice.target == ON_ALL.models["m"].targets[1]
-
-
-def test_an_operator_sees_where_an_attempt_is() -> None:
-    attempt = DataPlane(ON_ALL).begin()
     assert repr(attempt) == "<Attempt m m/1 on b>"
     attempt.left()
     assert repr(attempt) == "<Attempt m m/1 ended>"
@@ -52,22 +47,22 @@ def test_calls_take_turns_over_the_replicas() -> None:
     assert [plane.walk().tried for _ in range(5)] == [["b"], ["c"], ["d"], ["a"], ["b"]]
 
 
-@NOT_EXECUTED
-def test_another_replica_is_tried_after_what_was_provably_not_executed(outcome: Outcome) -> None:
-    walk = DataPlane(ON_ALL).walk(outcome)
-    assert walk.reply is GOOD
-    assert len(walk.tried) == len(set(walk.tried)) == 2
+def test_another_replica_is_tried_after_what_was_provably_not_executed() -> None:
+    for outcome, protocol, good in (
+        (UNREACHABLE, "http", GOOD),
+        (BUSY, "http", GOOD),
+        (ABSENT, "http", GOOD),
+        (ABSENT_GRPC, "grpc", GOOD_GRPC),
+    ):
+        walk = DataPlane(ON_ALL).walk(outcome, asked=call(protocol=protocol))
+        assert walk.reply is good, outcome
+        assert len(walk.tried) == len(set(walk.tried)) == 2, outcome
 
 
-def test_a_refusal_over_grpc_is_tried_elsewhere_too() -> None:
-    walk = DataPlane(ON_ALL).walk(ABSENT_GRPC, asked=call(protocol="grpc"))
-    assert (walk.reply, len(walk.tried)) == (GOOD_GRPC, 2)
-
-
-@NOT_EXECUTED
-def test_at_most_three_replicas_are_tried_and_none_twice(outcome: Outcome) -> None:
-    walk = DataPlane(ON_ALL).walk(*[outcome] * 5)
-    assert len(walk.tried) == len(set(walk.tried)) == 3
+def test_at_most_three_replicas_are_tried_and_none_twice() -> None:
+    for outcome in NOT_EXECUTED:
+        walk = DataPlane(ON_ALL).walk(*[outcome] * 5)
+        assert len(walk.tried) == len(set(walk.tried)) == 3, outcome
 
 
 def test_a_pair_of_replicas_is_tried_once_each() -> None:
@@ -89,12 +84,7 @@ def test_a_request_that_is_no_longer_at_hand_is_not_repeated() -> None:
     before = attempt.replica
     assert not attempt.refused(BUSY, can_repeat=False)
     assert attempt.replica is before and not attempt.is_ended
-
-
-def test_a_request_that_is_no_longer_at_hand_ends_where_the_version_is_not_loaded() -> None:
-    plane = DataPlane(ON_ALL)
-    attempt = plane.begin()
-    before = attempt.replica
+    assert plane.health.is_usable(before.name, "m/1")  # who is busy is not avoided
     with pytest.raises(NotLoaded) as raised:
         attempt.refused(ABSENT, can_repeat=False)
     assert attempt.is_ended and not raised.value.until
@@ -106,9 +96,6 @@ def test_what_may_have_been_executed_is_never_tried_again() -> None:
         walk = DataPlane(ON_ALL).walk(outcome)
         assert walk.error is outcome, outcome
         assert len(walk.tried) == 1, outcome
-
-
-def test_any_other_answer_is_the_answer() -> None:
     for status in (400, 404, 429, 500, 501, 502, 503, 504):
         reply = Reply(status, b'{"error":"no"}')
         walk = DataPlane(ON_ALL).walk(reply)
@@ -116,21 +103,13 @@ def test_any_other_answer_is_the_answer() -> None:
         assert len(walk.tried) == 1, status
 
 
-@NOT_EXECUTED
-@pytest.mark.parametrize("sequence", ["n77", ""])
-def test_the_calls_of_a_model_with_sequences_are_never_tried_again(
-    outcome: Outcome, sequence: str
-) -> None:
+def test_the_calls_of_a_model_with_sequences_are_never_tried_again() -> None:
     """Without a correlation id too: perhaps it has one that could not be read."""
     stateful = snapshot(view(target(1, "a", "b", "c", "d"), sequences=True))
-    walk = DataPlane(stateful).walk(outcome, asked=call(sequence=sequence))
-    assert len(walk.tried) == 1
-
-
-def test_a_sequence_stays_on_one_replica() -> None:
-    plane = DataPlane(ON_ALL)
-    places = {plane.walk(asked=call(sequence="n77")).tried[0] for _ in range(6)}
-    assert len(places) == 1
+    for outcome in NOT_EXECUTED:
+        for sequence in ("n77", ""):
+            walk = DataPlane(stateful).walk(outcome, asked=call(sequence=sequence))
+            assert len(walk.tried) == 1, (outcome, sequence)
 
 
 def test_a_sequence_stays_on_its_replica_even_while_that_is_avoided() -> None:
@@ -140,24 +119,14 @@ def test_a_sequence_stays_on_its_replica_even_while_that_is_avoided() -> None:
     assert plane.walk(asked=call(sequence="n77")).tried == [place]
 
 
-def test_a_message_stays_on_the_replica_of_its_stream() -> None:
+def test_a_message_stays_on_the_replica_of_its_stream_while_that_can_be_reached() -> None:
     plane = DataPlane(ON_ALL)
     held = [plane.begin(call(Verb.STREAM, protocol="grpc", prefer="c")) for _ in range(5)]
     assert {attempt.replica.name for attempt in held} == {"c"}
-
-
-def test_a_message_goes_elsewhere_when_the_replica_of_its_stream_does_not_have_the_version() -> (
-    None
-):
-    plane = DataPlane(PAIR)
-    assert plane.begin(call(Verb.STREAM, protocol="grpc", prefer="c")).replica.name in "ab"
-
-
-def test_a_message_that_could_not_be_sent_leaves_the_replica_of_its_stream() -> None:
-    plane = DataPlane(PAIR)
-    attempt = plane.begin(call(Verb.STREAM, protocol="grpc", prefer="a"))
-    attempt.not_sent(UNREACHABLE)
-    assert attempt.replica.name == "b"
+    held[0].not_sent(UNREACHABLE)
+    assert held[0].replica.name != "c"
+    elsewhere = DataPlane(PAIR).begin(call(Verb.STREAM, protocol="grpc", prefer="c"))
+    assert elsewhere.replica.name in "ab"
 
 
 def test_a_replica_that_could_not_be_reached_is_avoided_for_a_while() -> None:
@@ -166,16 +135,9 @@ def test_a_replica_that_could_not_be_reached_is_avoided_for_a_while() -> None:
     assert all(away not in plane.walk().tried for _ in range(8))
     plane.clock.now += FIRST_PAUSE
     assert any(away in plane.walk().tried for _ in range(8))
-
-
-def test_a_replica_that_has_answered_is_trusted_as_before() -> None:
-    plane = DataPlane(snapshot(view(target(1, "a"))))
-    plane.walk(UNREACHABLE)
-    plane.clock.now += FIRST_PAUSE
-    plane.walk(GOOD)
-    plane.walk(UNREACHABLE)
-    plane.clock.now += FIRST_PAUSE  # a pause that had doubled would last longer
-    assert plane.health.is_usable("a")
+    plane.health.failed(away)
+    plane.clock.now += FIRST_PAUSE  # it has answered: a pause that had doubled would last longer
+    assert plane.health.is_usable(away)
 
 
 def test_a_replica_that_lacks_a_version_is_avoided_for_that_version_only() -> None:
@@ -196,12 +158,6 @@ def test_a_replica_on_which_the_models_process_has_died_is_avoided_for_that_vers
     assert plane.health.is_usable(walk.tried[0], "x/1")
 
 
-def test_a_busy_replica_is_not_avoided() -> None:
-    plane = DataPlane(ON_ALL)
-    busy = plane.walk(BUSY).tried[0]
-    assert plane.health.is_usable(busy, "m/1")
-
-
 def test_the_less_busy_replica_is_picked() -> None:
     plane = DataPlane(PAIR)
     held = plane.begin().replica.name
@@ -218,23 +174,15 @@ def test_a_call_sees_one_generation_from_beginning_to_end() -> None:
     assert plane.walk().decision == "1; by=latest; generation=8"
 
 
-def test_a_deadline_that_has_passed_sends_nothing() -> None:
+def test_the_deadline_holds_over_all_attempts() -> None:
     plane = DataPlane(ON_ALL)
     walk = plane.walk(asked=call(deadline=plane.clock.now))
     assert isinstance(walk.error, DeadlineExceeded)
     assert walk.tried == []
-
-
-def test_the_deadline_holds_over_all_attempts() -> None:
-    plane = DataPlane(ON_ALL)
-    attempt = plane.begin(call(deadline=plane.clock.now + 5))
+    unsent, busy = (plane.begin(call(deadline=plane.clock.now + 5)) for _ in range(2))
     plane.clock.now += 5
-    with pytest.raises(DeadlineExceeded):
-        attempt.not_sent(UNREACHABLE)
-    attempt = plane.begin(call(deadline=plane.clock.now + 5))
-    plane.clock.now += 5
-    with pytest.raises(DeadlineExceeded):
-        attempt.refused(BUSY)
+    refusal(DeadlineExceeded, unsent.not_sent, UNREACHABLE)
+    refusal(DeadlineExceeded, busy.refused, BUSY)
 
 
 def test_the_model_at_its_limit_refuses_at_once_until_a_call_ends() -> None:
@@ -248,18 +196,15 @@ def test_the_model_at_its_limit_refuses_at_once_until_a_call_ends() -> None:
 
 
 def test_a_call_that_nobody_can_take_is_an_error() -> None:
+    nowhere = dataclasses.replace(target(1), replicas=())
     for now, error in (
         (None, NoSnapshot),
         (snapshot(), UnknownModel),
         (snapshot(view()), NoReplica),
+        (snapshot(view(nowhere)), NoReplica),
     ):
         refusal(error, DataPlane(now).begin)
-
-
-def test_a_version_that_is_on_no_replica_is_an_error() -> None:
-    nowhere = dataclasses.replace(target(1), replicas=())
-    with pytest.raises(NoReplica, match="version 1"):
-        DataPlane(snapshot(view(nowhere))).begin()
+    refusal(NoReplica, DataPlane(snapshot()).begin, call(Verb.SERVER_METADATA, model=""))
 
 
 def test_the_servers_metadata_come_from_any_replica() -> None:
@@ -269,21 +214,21 @@ def test_the_servers_metadata_come_from_any_replica() -> None:
     assert (walk.reply, walk.decision, len(walk.tried)) == (GOOD, "", 2)
 
 
-def test_without_replicas_there_are_no_metadata_of_the_server() -> None:
-    walk = DataPlane(snapshot()).walk(asked=call(Verb.SERVER_METADATA, model=""))
-    assert isinstance(walk.error, NoReplica)
-
-
-def test_the_gateway_is_ready_when_every_routed_version_has_a_replica() -> None:
+def test_the_gateway_is_ready_when_every_routed_version_has_a_replica_or_sleeps() -> None:
+    sleeping = view(name="asleep", asleep=True)
     for now, ready in (
         (None, False),
         (snapshot(), False),
         (snapshot(replicas=["a"]), True),
         (ON_ALL, True),
+        (snapshot(view()), False),
         (snapshot(view(target(1)), view(name="empty")), False),
         (snapshot(view(target(1)), view(name="broken", failed=True)), True),
         (snapshot(view(target(1), split="1=1 2=1")), False),
         (snapshot(view(target(1), split="1=1 2=0")), True),
+        (snapshot(sleeping), True),
+        (snapshot(view(target(1)), sleeping), True),
+        (snapshot(sleeping, view(name="empty")), False),
     ):
         assert DataPlane(now).gateway.is_ready() is ready, now
 
@@ -303,3 +248,18 @@ def test_a_replica_is_had_as_long_as_the_snapshot_has_it_at_this_address() -> No
     assert not plane.gateway.has(replica("a", http=9000))
     plane.live.swap(snapshot(generation=2))
     assert not plane.gateway.has(replica("a"))
+
+
+# --- the snapshot in force ------------------------------------------------------------------------
+
+
+def test_a_snapshot_is_swapped_whole_and_never_for_an_older_one() -> None:
+    live, newer = LiveSnapshot(), snapshot(generation=5)
+    assert live.generation == 0
+    with pytest.raises(NoSnapshot):
+        _ = live.snapshot
+    assert live.swap(snapshot(generation=2))
+    assert live.swap(newer)
+    for generation in (5, 4, 1, 0, -1):
+        assert not live.swap(snapshot(generation=generation)), generation
+        assert live.snapshot is newer, generation

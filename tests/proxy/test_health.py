@@ -17,19 +17,18 @@ def pauses(health: Health, clock: Clock, *, failures: int) -> list[float]:
     return lengths
 
 
-def test_a_replica_is_usable_until_it_fails() -> None:
-    assert Health(Clock()).is_usable("a", "m/1")
-
-
 def test_a_failed_replica_is_avoided_for_all_its_models_and_then_tried_again() -> None:
     clock = Clock()
     health = Health(clock)
+    assert health.is_usable("a", "m/1")
     health.failed("a")
     assert not health.is_usable("a")
     assert not health.is_usable("a", "m/1")
     assert health.is_usable("b")
+    assert repr(health) == "<Health avoiding=[('a', '')] ejected=[]>"
     clock.now += FIRST_PAUSE
     assert health.is_usable("a", "m/1")
+    assert repr(health) == "<Health avoiding=[] ejected=[]>"
 
 
 def test_the_pause_doubles_with_every_failure_up_to_its_longest() -> None:
@@ -52,22 +51,20 @@ def test_a_success_begins_the_count_anew() -> None:
     health = Health(clock)
     pauses(health, clock, failures=4)
     health.answered("a", "m/1")
+    assert not health.pauses
     assert pauses(health, clock, failures=1) == [FIRST_PAUSE]
 
 
-def test_a_version_that_is_absent_is_avoided_alone() -> None:
+def test_a_version_that_is_absent_is_avoided_alone_until_it_has_answered_well() -> None:
     health = Health(Clock())
+    health.failed("a")
     health.failed("a", "m/2")
+    health.answered("a")  # badly: the replica can be reached
+    assert not health.is_usable("a", "m/2")
+    health.answered("a", "m/1")
     assert not health.is_usable("a", "m/2")
     assert health.is_usable("a", "m/1")
     assert health.is_usable("a")
-
-
-def test_the_success_of_one_version_does_not_clear_another() -> None:
-    health = Health(Clock())
-    health.failed("a", "m/2")
-    health.answered("a", "m/1")
-    assert not health.is_usable("a", "m/2")
     health.answered("a", "m/2")
     assert health.is_usable("a", "m/2")
 
@@ -82,33 +79,6 @@ def test_those_are_avoided_that_failed_for_all_or_for_this_version() -> None:
     assert set(health.avoided("")) == {"a"}
     clock.now += FIRST_PAUSE
     assert not health.avoided("m/2")
-
-
-def test_while_nothing_has_failed_there_is_nothing_to_look_at() -> None:
-    health = Health(Clock())
-    assert not health.pauses
-    health.failed("a")
-    assert health.pauses
-    health.answered("a", "m/1")
-    assert not health.pauses
-
-
-def test_an_operator_sees_what_is_avoided_now() -> None:
-    clock = Clock()
-    health = Health(clock)
-    health.failed("a")
-    assert repr(health) == "<Health avoiding=[('a', '')] ejected=[]>"
-    clock.now += FIRST_PAUSE
-    assert repr(health) == "<Health avoiding=[] ejected=[]>"
-
-
-def test_a_replica_that_answers_badly_is_reachable_but_its_version_is_still_avoided() -> None:
-    health = Health(Clock())
-    health.failed("a")
-    health.failed("a", "m/1")
-    health.answered("a")
-    assert health.is_usable("a", "m/2")
-    assert not health.is_usable("a", "m/1")
 
 
 def test_pauses_that_are_long_over_are_forgotten() -> None:

@@ -1,18 +1,18 @@
-"""Calls that wait for a pool which has been scaled to zero."""
+"""Calls that wait: for a pool that was scaled to zero, or a version that is not loaded yet."""
 
 import dataclasses
-import math
 
 import pytest
 from builders import DataPlane, call, snapshot, target, view
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusal
 
-from serve.core.calls import Call, Verb
+from serve.core.calls import Call, Reply, Verb
 from serve.core.errors import (
     Asleep,
-    DeadlineExceeded,
     NoReplica,
+    NotLoaded,
     Overloaded,
     ServegateError,
     UnknownModel,
@@ -35,16 +35,12 @@ AWAKE = snapshot(view(target(1, "a")), sleeping("n"), generation=2)
 BOTH_AWAKE = snapshot(view(target(1, "a")), view(target(1, "a", model="n"), name="n"), generation=2)
 
 
-class Caller:
-    """Whoever holds the bytes of one call; the attempt that it has at first is no real one."""
+class Waiter:
+    """What becomes of a call that waits."""
 
-    def __init__(self, plane: DataPlane, asked: Call | None = None) -> None:
+    def __init__(self) -> None:
         self.attempt: Attempt | None = None
         self.error: ServegateError | None = None
-        asked = asked or call()
-        with pytest.raises(Asleep):
-            plane.begin(asked)
-        self.waiting = plane.gateway.wait(asked, self)
 
     def on_awake(self, attempt: Attempt) -> None:
         assert self.attempt is None and self.error is None
@@ -58,6 +54,17 @@ class Caller:
         raise error
 
 
+class Caller(Waiter):
+    """One whose call finds its pool asleep, and waits."""
+
+    def __init__(self, plane: DataPlane, asked: Call | None = None) -> None:
+        super().__init__()
+        asked = asked or call()
+        with pytest.raises(Asleep):
+            plane.begin(asked)
+        self.waiting = plane.gateway.wait(asked, self)
+
+
 def failures(plane: DataPlane, error: str) -> float:
     labels = {"model": "", "version": "", "route": "", "protocol": "http"}
     return plane.count("servegate_errors_total", **labels, error=error)
@@ -66,46 +73,29 @@ def failures(plane: DataPlane, error: str) -> float:
 def test_a_call_for_a_pool_without_replicas_waits_and_goes_on_when_there_is_one() -> None:
     plane = DataPlane(ASLEEP)
     caller = Caller(plane)
+    plane.clock.now += 7
     plane.gateway.sweep()
     assert caller.attempt is None and plane.waking.waiting == {"m": 1}
+    assert repr(plane.waking) == "<Waking 1 of 4 calls>"
+    assert repr(caller.waiting) == "<Waiting m for its pool>"
     plane.wake(AWAKE)
     assert caller.attempt is not None
     assert caller.attempt.replica == AWAKE.replicas["a"]
     assert caller.attempt.decision == "1; by=latest; generation=2"
+    assert caller.attempt.begun == plane.clock.now - 7
     assert plane.waking.waiting == {}
     caller.attempt.answered(200, good=True)
     assert plane.loads.total == 0
     assert failures(plane, "asleep") == 0
 
 
-def test_the_time_that_a_call_has_waited_counts() -> None:
-    plane = DataPlane(ASLEEP)
-    caller = Caller(plane)
-    plane.clock.now += 7
-    plane.wake(AWAKE)
-    assert caller.attempt is not None
-    assert caller.attempt.begun == plane.clock.now - 7
-
-
-def test_a_call_that_finds_a_replica_never_waits() -> None:
-    plane = DataPlane(AWAKE)
-    plane.begin().left()
-    assert plane.waking.waiting == {}
-
-
 def test_the_control_plane_is_told_once_of_each_model_that_is_waited_for() -> None:
     plane = DataPlane(ASLEEP)
-    for model in ("m", "m", "n", "m"):
-        Caller(plane, call(model=model))
+    callers = [Caller(plane, call(model=model)) for model in ("m", "m", "n", "m")]
     assert plane.news == 2
     assert plane.waking.waiting == {"m": 3, "n": 1}
-
-
-def test_calls_of_a_model_that_still_sleeps_go_on_waiting() -> None:
-    plane = DataPlane(ASLEEP)
-    first, second = Caller(plane, call(model="n")), Caller(plane)
     plane.wake(AWAKE)
-    assert first.attempt is None and second.attempt is not None
+    assert [one.attempt is not None for one in callers] == [True, True, False, True]
     assert plane.waking.waiting == {"n": 1}
 
 
@@ -135,24 +125,17 @@ def test_the_control_plane_is_told_of_models_whose_calls_could_not_be_kept() -> 
         assert plane.waking.wanted() == others, kept
 
 
-def test_a_call_that_leaves_makes_room_for_another() -> None:
+def test_a_call_whose_caller_has_left_makes_room_for_another_and_does_not_go_on() -> None:
     plane = DataPlane(ASLEEP, waking_calls=1)
-    Caller(plane).waiting.left()
-    assert failures(plane, "client_left") == 1
-    caller = Caller(plane)
+    gone = Caller(plane)
+    gone.waiting.left()
+    gone.waiting.left()
+    assert repr(gone.waiting) == "<Waiting m ended>"
+    other = Caller(plane)
     plane.wake(AWAKE)
-    assert caller.attempt is not None
-
-
-def test_a_call_whose_caller_has_left_does_not_go_on() -> None:
-    plane = DataPlane(ASLEEP)
-    caller = Caller(plane)
-    caller.waiting.left()
-    caller.waiting.left()
-    plane.wake(AWAKE)
-    assert caller.attempt is None and caller.error is None
+    assert gone.attempt is None and gone.error is None
     assert failures(plane, "client_left") == 1
-    assert plane.loads.total == 0
+    assert other.attempt is not None and plane.loads.total == 1
 
 
 def test_a_pool_that_does_not_wake_in_time_is_said_so() -> None:
@@ -172,20 +155,13 @@ def test_a_pool_that_does_not_wake_in_time_is_said_so() -> None:
 
 
 def test_a_call_waits_no_longer_than_its_deadline() -> None:
-    plane = DataPlane(ASLEEP)
-    caller = Caller(plane, call(deadline=plane.clock.now + 3))
-    plane.clock.now += 3
-    plane.gateway.sweep()
-    assert "within 3 s" in str(caller.error)
-
-
-def test_one_whose_deadline_passes_as_its_pool_wakes_is_not_sent() -> None:
-    plane = DataPlane(ASLEEP)
-    caller = Caller(plane, call(deadline=plane.clock.now + 3))
-    plane.clock.now += 3
-    plane.wake(AWAKE)
-    assert caller.attempt is None and caller.error is not None
-    assert plane.loads.total == 0
+    for wakes in (False, True):
+        plane = DataPlane(ASLEEP)
+        caller = Caller(plane, call(deadline=plane.clock.now + 3))
+        plane.clock.now += 3
+        plane.wake(AWAKE) if wakes else plane.gateway.sweep()
+        assert "within 3 s" in str(caller.error)
+        assert plane.loads.total == 0
 
 
 def test_as_many_go_on_as_admission_lets_in_and_the_others_a_little_later() -> None:
@@ -314,30 +290,70 @@ def test_a_caller_that_fails_does_not_keep_the_news_from_those_behind_it(is_woke
     assert plane.loads.total == 0
 
 
-def test_an_operator_sees_how_many_wait() -> None:
-    plane = DataPlane(ASLEEP)
-    caller = Caller(plane)
-    assert repr(plane.waking) == "<Waking 1 of 4 calls>"
-    assert repr(caller.waiting) == "<Waiting m for its pool>"
-    caller.waiting.left()
-    assert repr(caller.waiting) == "<Waiting m ended>"
+# --- a version that the snapshot says is served, and that no replica has loaded yet -------------
+
+ON_ALL = snapshot(view(target(1, "a", "b", "c", "d")))
+ABSENT = Reply(404, b'{"error":"Request for unknown model: \'m\' version 1 is not found"}')
+LABELS = {"model": "m", "version": "1", "route": "latest", "protocol": "http"}
 
 
-def test_a_gateway_whose_pools_sleep_is_ready() -> None:
-    for now, ready in (
-        (ASLEEP, True),
-        (AWAKE, True),
-        (snapshot(sleeping(), view(name="n")), False),
-        (snapshot(view()), False),
-        (snapshot(), False),
-    ):
-        assert DataPlane(now).gateway.is_ready() is ready, now
+def absent(attempt: Attempt) -> tuple[Attempt, NotLoaded]:
+    """The attempt ends because none of its replicas has loaded the version."""
+    with pytest.raises(NotLoaded) as raised:
+        while attempt.refused(ABSENT):
+            pass
+    return attempt, raised.value
 
 
-def test_a_deadline_that_has_passed_is_no_reason_to_wait() -> None:
-    plane = DataPlane(AWAKE)
-    with pytest.raises(DeadlineExceeded):
-        plane.begin(call(deadline=-math.inf))
+def test_a_call_that_no_replica_has_loaded_waits_and_begins_anew_with_each_look() -> None:
+    plane, waits = DataPlane(ON_ALL), Waiter()
+    attempt, error = absent(plane.begin())
+    plane.gateway.wait_loaded(attempt, waits, error)
+    assert plane.waking.count == 1 and plane.waking.wanted() == frozenset()
+    assert plane.news == 0  # its pool is awake
+    assert plane.count("servegate_errors_total", error="not_loaded", **LABELS) == 0
+    plane.gateway.sweep()
+    assert waits.attempt is not None and plane.waking.count == 0
+    waits.attempt.answered(200, good=True)
+    assert plane.count("servegate_calls_total", code="200", verb="infer", **LABELS) == 1
+
+
+def test_a_call_waits_for_a_version_for_a_second_from_its_beginning_and_not_longer() -> None:
+    plane = DataPlane(ON_ALL)
+    attempt, error = absent(plane.begin())
+    begun = attempt.begun
+    for _ in range(3):
+        waits = Waiter()
+        plane.gateway.wait_loaded(attempt, waits, error)
+        plane.clock.now += 0.3
+        plane.gateway.sweep()
+        assert waits.attempt is not None and waits.attempt.begun == begun
+        attempt, error = absent(waits.attempt)
+    waits = Waiter()
+    plane.gateway.wait_loaded(attempt, waits, error)
+    plane.clock.now += 0.2
+    plane.gateway.sweep()
+    assert isinstance(waits.error, NotLoaded)
+    assert plane.waking.count == 0
+    assert plane.count("servegate_errors_total", error="not_loaded", **LABELS) == 1
+
+
+def test_a_call_that_cannot_wait_for_a_version_is_refused_and_counted() -> None:
+    for why in ("no place", "the worker stops", "no time"):
+        plane = DataPlane(ON_ALL, waking_calls=0 if why == "no place" else 4)
+        attempt, error = absent(plane.begin(call(deadline=plane.clock.now + 0.5)))
+        if why == "the worker stops":
+            plane.waking.close()
+        plane.clock.now += 0.5 if why == "no time" else 0.0
+        refused = refusal(NotLoaded, plane.gateway.wait_loaded, attempt, Waiter(), error)
+        assert refused is error, why
+        assert plane.count("servegate_errors_total", error="not_loaded", **LABELS) == 1, why
+
+
+def test_a_call_of_a_sequence_does_not_wait_for_its_model() -> None:
+    plane = DataPlane(snapshot(view(target(1, "a", "b"), sequences=True)))
+    _, error = absent(plane.begin(call(sequence="n1")))
+    assert not error.until
 
 
 # --- in any order ---------------------------------------------------------------------------------
