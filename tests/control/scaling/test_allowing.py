@@ -1,7 +1,5 @@
 """What people set of pools: what is written, what is told, and what is refused."""
 
-import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +23,11 @@ ADA = By("ada", "a budget")
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> ControlPlane:
+async def one(tmp_path: Path) -> ControlPlane:
     """Model `m` of pool `default`, which `a` holds; `b` is of pool `a100`."""
     made = ControlPlane(tmp_path, replicas=[replica("a"), replica("b", pool="a100")])
     write_model(made.repository, "m", 1)
-    return asyncio.run(made.begin(a={"m": (1,)}, b={}))
-
-
-def do(*steps: Coroutine[Any, Any, Any]) -> Any:
-    """What the last of these gives."""
-
-    async def all_in_turn() -> Any:
-        return [await step for step in steps][-1]
-
-    return asyncio.run(all_in_turn())
+    return await made.begin(a={"m": (1,)}, b={})
 
 
 def told(one: ControlPlane, name: str) -> PoolStatus:
@@ -56,7 +45,7 @@ def pools(one: ControlPlane, inventory: Inventory, **more: Any) -> Pools:
     )
 
 
-def test_every_pool_is_told_with_its_replicas_and_models(one: ControlPlane) -> None:
+async def test_every_pool_is_told_with_its_replicas_and_models(one: ControlPlane) -> None:
     assert [(each.name, each.replicas, each.models) for each in one.pools.all()] == [
         ("a100", ("b",), ()),
         ("default", ("a",), ("m",)),
@@ -65,86 +54,89 @@ def test_every_pool_is_told_with_its_replicas_and_models(one: ControlPlane) -> N
     assert told(one, "default").bounds == Bounds(1, 8)
 
 
-def test_what_is_set_holds_at_once_in_place_of_all_that_was_set(one: ControlPlane) -> None:
-    do(one.pools.set("default", {"least": 2, "most": 3}, ADA))
+async def test_what_is_set_holds_at_once_in_place_of_all_that_was_set(one: ControlPlane) -> None:
+    await one.pools.set("default", {"least": 2, "most": 3}, ADA)
     assert told(one, "default").bounds == Bounds(2, 3)
-    written = do(one.pools.set("default", {"budget": 4}, ADA))
+    written = await one.pools.set("default", {"budget": 4}, ADA)
     status = told(one, "default")
     assert (status.bounds, status.is_set, status.etag) == (Bounds(1, 8, 4), True, written.etag)
 
 
-def test_a_schedule_that_holds_now_is_told(one: ControlPlane) -> None:
+async def test_a_schedule_that_holds_now_is_told(one: ControlPlane) -> None:
     # its clock shows 22:13 in UTC, a Tuesday
     evening = {"days": "tue", "from": "22:00", "to": "23:00", "zone": "UTC", "least": 3}
-    do(one.pools.set("default", {"schedules": [evening]}, ADA))
+    await one.pools.set("default", {"schedules": [evening]}, ADA)
     assert told(one, "default").schedule == "tue 22:00-23:00 UTC least=3"
     assert told(one, "default").bounds.least == 3
 
 
-def test_a_pool_may_be_set_before_it_has_a_replica_and_a_model_may_move_there(
+async def test_a_pool_may_be_set_before_it_has_a_replica_and_a_model_may_move_there(
     one: ControlPlane,
 ) -> None:
-    do(one.pools.set("l4", {"to_zero": True}, ADA))
-    do(one.models.configure("m", objective=None, pool="l4", by=ADA))
+    await one.pools.set("l4", {"to_zero": True}, ADA)
+    await one.models.configure("m", objective=None, pool="l4", by=ADA)
     assert (told(one, "l4").replicas, told(one, "l4").models) == ((), ("m",))
 
 
-def test_a_change_of_something_else_than_was_read_is_refused(one: ControlPlane) -> None:
+async def test_a_change_of_something_else_than_was_read_is_refused(one: ControlPlane) -> None:
     first = told(one, "default").etag
-    do(one.pools.set("default", {"most": 3}, By("ada", "", first)))
-    for change in (
-        lambda by: one.pools.set("default", {"most": 4}, by),
-        lambda by: one.pools.clear("default", by),
-    ):
+    await one.pools.set("default", {"most": 3}, By("ada", "", first))
+    late = By("bob", "", first)
+    for change in (one.pools.set("default", {"most": 4}, late), one.pools.clear("default", late)):
         with pytest.raises(PreconditionFailed):
-            do(change(By("bob", "", first)))
+            await change
     assert told(one, "default").bounds.most == 3
 
 
-def test_what_is_cleared_is_as_usual_and_again_is_no_mistake(one: ControlPlane) -> None:
-    do(one.pools.set("default", {"most": 3}, ADA), one.pools.clear("default", ADA))
+async def test_what_is_cleared_is_as_usual_and_again_is_no_mistake(one: ControlPlane) -> None:
+    await one.pools.set("default", {"most": 3}, ADA)
+    await one.pools.clear("default", ADA)
     cleared = told(one, "default")
     assert (cleared.settings, cleared.is_set) == (PoolSettings(), False)
-    do(one.pools.clear("default", ADA))
+    await one.pools.clear("default", ADA)
     assert told(one, "default").etag == cleared.etag
     with pytest.raises(PreconditionFailed):
-        do(one.pools.clear("default", By("bob", "", '"1"')))
+        await one.pools.clear("default", By("bob", "", '"1"'))
 
 
-def test_a_pool_that_nobody_knows_is_not_found(one: ControlPlane) -> None:
-    for ask in (lambda: one.pools.get("h100"), lambda: do(one.pools.clear("h100", ADA))):
-        with pytest.raises(NotFound, match="there is no pool 'h100'") as refused:
-            ask()
-        assert "a100, default" in refused.value.why
+async def test_a_pool_that_nobody_knows_is_not_found(one: ControlPlane) -> None:
+    with pytest.raises(NotFound, match="there is no pool 'h100'") as refused:
+        one.pools.get("h100")
+    assert "a100, default" in refused.value.why
+    with pytest.raises(NotFound, match="there is no pool 'h100'"):
+        await one.pools.clear("h100", ADA)
 
 
-def test_what_cannot_be_is_not_written(one: ControlPlane) -> None:
+async def test_what_cannot_be_is_not_written(one: ControlPlane) -> None:
     with pytest.raises(Invalid, match="is not a valid pool name"):
-        do(one.pools.set("a b", {}, ADA))
+        await one.pools.set("a b", {}, ADA)
     with pytest.raises(Invalid):
-        do(one.pools.set("default", {"least": 3, "most": 2}, ADA))
+        await one.pools.set("default", {"least": 3, "most": 2}, ADA)
     assert not told(one, "default").is_set
 
 
-def test_a_range_for_local_tritons_is_what_is_usual(one: ControlPlane) -> None:
+async def test_a_range_for_local_tritons_is_what_is_usual(one: ControlPlane) -> None:
     local = pools(one, one.inventory, usual=usual_of("default", 0, 2))
     assert local.get("default").bounds == Bounds(1, 2, to_zero=True)
-    do(local.set("default", {"most": 5}, ADA))
+    await local.set("default", {"most": 5}, ADA)
     assert local.get("default").bounds == Bounds(1, 5)
 
 
-def test_pools_of_one_group_hold_each_others_models(one: ControlPlane) -> None:
-    do(*(one.pools.set(pool, {"group": "vision"}, ADA) for pool in ("default", "a100")))
+async def test_pools_of_one_group_hold_each_others_models(one: ControlPlane) -> None:
+    for pool in ("default", "a100"):
+        await one.pools.set(pool, {"group": "vision"}, ADA)
     assert told(one, "a100").beside == ("a100", "default")
     assert told(one, "a100").models == ("m",)
     assert set(one.inventory.for_pool("a100")) == {"m"}
-    do(one.pools.set("a100", {}, ADA))
+    await one.pools.set("a100", {}, ADA)
     assert told(one, "a100").beside == ("a100",)
     assert set(one.inventory.for_pool("a100")) == set()
     assert one.inventory.elsewhere("a100") == {"m"}
 
 
-def test_no_pool_joins_a_group_where_something_needed_would_lose_its_place(tmp_path: Path) -> None:
+async def test_no_pool_joins_a_group_where_something_needed_would_lose_its_place(
+    tmp_path: Path,
+) -> None:
     one = ControlPlane(tmp_path, replicas=[replica("a"), replica("b", pool="a100")])
     both = [version("m", 1, memory=60), version("n", 1, memory=60)]
     named = {"model__n": {"pool": "a100"}, "pool__default": {"group": "g"}, "pool__a100": {}}
@@ -157,11 +149,11 @@ def test_no_pool_joins_a_group_where_something_needed_would_lose_its_place(tmp_p
         publishes=True,
     )
     with pytest.raises(Conflict, match="pool 'a100' cannot join group 'g'") as refused:
-        do(pools(one, inventory).set("a100", {"group": "g"}, ADA))
+        await pools(one, inventory).set("a100", {"group": "g"}, ADA)
     assert "would not be served: pool 'a100' has too little memory" in refused.value.why
 
 
-def test_history_tells_what_was_set_and_leads_back(one: ControlPlane) -> None:
+async def test_history_tells_what_was_set_and_leads_back(one: ControlPlane) -> None:
     nothing: Any = None
     restoring = RestoreCommands(
         *(nothing, nothing),
@@ -170,14 +162,16 @@ def test_history_tells_what_was_set_and_leads_back(one: ControlPlane) -> None:
         allowing=one.pools,
     )
     history = History(one.store, restoring.by_kind)
-    do(*(one.pools.set("default", {"most": most}, ADA) for most in (3, 5)))
-    newest, first = do(history.all(kind=POOL, key="default"))
-    assert [str(each) for each in do(history.diff(newest.number))] == ["most: 3 → 5"]
-    do(history.restore(first.number, By("bob")))
+    for most in (3, 5):
+        await one.pools.set("default", {"most": most}, ADA)
+    newest, first = await history.all(kind=POOL, key="default")
+    assert [str(each) for each in await history.diff(newest.number)] == ["most: 3 → 5"]
+    await history.restore(first.number, By("bob"))
     assert told(one, "default").bounds.most == 3
-    do(one.pools.clear("default", ADA), history.restore(newest.number, By("bob")))
+    await one.pools.clear("default", ADA)
+    await history.restore(newest.number, By("bob"))
     assert told(one, "default").bounds.most == 5
-    cleared = do(history.all(kind=POOL, key="default"))[1]
+    _, cleared, *_ = await history.all(kind=POOL, key="default")
     assert cleared.after is None
-    do(history.restore(cleared.number, By("bob")))
+    await history.restore(cleared.number, By("bob"))
     assert not told(one, "default").is_set
