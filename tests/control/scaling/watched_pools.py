@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from builders import Clock, replica, snapshot, target, view
@@ -33,7 +32,7 @@ from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.triton.config import Configuration, parse
 from serve.triton.metrics import ModelReading, ReplicaScrape
-from serve.triton.model_counters import Counters, Executed
+from serve.triton.model_counters import Counters, total
 
 BOUNDS = (0.001, 0.01, 0.1, 1.0)
 BATCHES = "max_batch_size: 8\ndynamic_batching { }\ninstance_group [{ kind: KIND_CPU count: 1 }]\n"
@@ -225,7 +224,7 @@ class Scene:
         """A replica executes: `b2=(30, 0.02)` is 30 executions of 2 rows, 20 ms each."""
         known = dict(self.told.get(on) or {})
         more = counted({int(name[1:]): one for name, one in sizes.items()}, queue, brings)
-        known[model, 1] = _added(known.get((model, 1), Counters()), more)
+        known[model, 1] = total([known.get((model, 1), Counters()), more])
         self.told[on] = known
 
     def work(
@@ -248,15 +247,3 @@ class Scene:
 
     def model(self, name: str = "m", pool: str = "default") -> ModelSignal:
         return next(one for one in self.hint(pool).signal.models if one.name == name)
-
-
-def _added(one: Counters, more: Counters) -> Counters:
-    sizes = {
-        rows: Executed(
-            sum(each.sizes[rows].count for each in (one, more) if rows in each.sizes),
-            sum(each.sizes[rows].ns for each in (one, more) if rows in each.sizes),
-        )
-        for rows in {*one.sizes, *more.sizes}
-    }
-    totals = (mine + its for mine, its in zip(one.totals, more.totals, strict=True))
-    return Counters(*totals, sizes=MappingProxyType(sizes))
