@@ -14,6 +14,9 @@ from refusals import refusal
 from serve.core.errors import ConversionFailed
 from serve.tensors.signature import ModelTensor
 from serve.workbench.conversion.request import ConversionRequest
+from serve.workbench.conversion.sources.dangers import DANGEROUS, PYTHON, RANDOM
+from serve.workbench.conversion.sources.known import KNOWN, LAYERS
+from serve.workbench.conversion.sources.operators import REWRITTEN
 
 from ..zoo import ROWS
 
@@ -80,9 +83,19 @@ def test_no_pass_of_the_optimiser_has_to_be_repeated_with_copies(
     assert notes == []
 
 
-def test_the_exact_gelu_is_known_by_our_handler(translating: ModuleType) -> None:
-    assert {"Erfc", "Conv2D", "MatMul"} <= translating.known_operators()
-    assert "Svd" not in translating.known_operators()
+def test_the_lists_of_known_operators_and_layers_are_those_of_the_converter_and_of_keras(
+    translating: ModuleType,
+) -> None:
+    import keras
+    from tensorflow.python.framework import op_def_registry
+
+    known = translating.known_operators()
+    assert {"Erfc", "Conv2D", "MatMul"} <= known and "Svd" not in known
+    real = {name for name in known if op_def_registry.get(name) is not None}
+    assert real - REWRITTEN - RANDOM == KNOWN - REWRITTEN - RANDOM
+    assert not KNOWN & (DANGEROUS | PYTHON)
+    for module in (keras.layers, keras.src.layers):
+        assert {name for name, each in vars(module).items() if isinstance(each, type)} <= LAYERS
 
 
 def test_an_error_in_the_log_is_a_fault_with_operator_and_node(translating: ModuleType) -> None:

@@ -1,10 +1,11 @@
 """Sources that cannot be converted, each with the fault that it ends in."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .convolutional import tf_module
-from .graphs import THREE, Outputs, dropped_out, in_a_session, several_signatures
+from .graphs import THREE, Outputs, dropped_out, in_a_session, looking_up, several_signatures
 from .rows import graph, network, row, save
 from .sequences import as_keras2
 
@@ -41,25 +42,96 @@ def numpy_function(tf: Any, x: Any) -> Outputs:
 
 @graph(
     "svd",
-    {"x": ([None, 3, 3], "float32")},
+    {"x": THREE},
     code="unsupported_operator",
     operator="Svd",
-    node="the_svd",
+    node="map/while/cond/the_svd",
     is_slow=False,
 )
 def svd(tf: Any, x: Any) -> Outputs:
-    """Linear algebra that ONNX has not."""
-    return {"s": tf.linalg.svd(x, compute_uv=False, name="the_svd")}
+    """Linear algebra that ONNX has not, deep inside."""
+
+    def one(values: Any) -> Any:
+        def inner() -> Any:
+            return tf.linalg.svd(tf.reshape(values, [1, 3]), name="the_svd")[0] * values
+
+        return tf.cond(tf.reduce_sum(values) > 0, lambda: values, inner)
+
+    return {"y": tf.map_fn(one, x)}
 
 
-@row("lambda-layer", code="lambda_layer", is_slow=False)
-def lambda_layer(folder: Path) -> Path:
-    """Code in a .keras file."""
+@graph("bfloat16", {"x": THREE}, code="unsupported_datatype", node="MatMul", is_slow=False)
+def halves(tf: Any, x: Any) -> Outputs:
+    """Computes in a type that ONNX Runtime does not."""
+    y = tf.matmul(tf.cast(x, tf.bfloat16), tf.ones((3, 3), tf.bfloat16))
+    return {"y": tf.cast(y, tf.float32)}
+
+
+def _code(folder: Path, name: str) -> Path:
+    """Code in a file of Keras."""
     import keras
 
     x = keras.Input((4,))
-    keras.Model(x, keras.layers.Lambda(lambda value: value * 2)(x)).save(folder / "model.keras")
-    return folder / "model.keras"
+    keras.Model(x, keras.layers.Lambda(lambda value: value * 2)(x)).save(folder / name)
+    return folder / name
+
+
+for suffix in ("keras", "h5"):
+    build = partial(_code, name=f"model.{suffix}")
+    row(f"lambda-{suffix}", code="lambda_layer", operator="Lambda", is_slow=False)(build)
+
+
+@row("ragged", code="unsupported_input", is_slow=False)
+def ragged(folder: Path) -> Path:
+    """An input of rows of different lengths."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    spec = tf.RaggedTensorSpec([None, None], tf.float32)
+    module.call = tf.function(lambda x: {"y": tf.reduce_sum(x, 1)}, input_signature=[spec])
+    tf.saved_model.save(module, str(folder / "model"), signatures=module.call)
+    return folder / "model"
+
+
+def _writing(folder: Path) -> Path:
+    """Two signatures, of which one writes a file."""
+    import tensorflow as tf
+
+    def writes(x: Any) -> Outputs:
+        tf.io.write_file(str(folder / "written"), "x")
+        return {"y": x}
+
+    def plain(x: Any) -> Outputs:
+        tf.debugging.assert_greater(tf.shape(x)[0], 0)
+        return {"y": tf.matmul(x, tf.math.log1p(module.weight))}
+
+    module, spec = tf.Module(), tf.TensorSpec([None, 3], tf.float32, name="x")
+    module.weight = tf.Variable(tf.ones((3, 3)))
+    module.writes = tf.function(writes, input_signature=[spec])
+    module.plain = tf.function(plain, input_signature=[spec])
+    signatures = {"writes": module.writes, "plain": module.plain}
+    tf.saved_model.save(module, str(folder / "model"), signatures=signatures)
+    return folder / "model"
+
+
+DANGER = {"code": "dangerous_operator", "operator": "WriteFile", "node": "WriteFile"}
+row("writing", signature="writes", **DANGER, is_slow=False)(_writing)
+row("beside-writing", signature="plain", is_slow=False)(_writing)
+
+
+@row("table-that-writes", code="dangerous_operator", operator="WriteFile", is_slow=False)
+def table_that_writes(folder: Path) -> Path:
+    """A table whose words come with a file that is written when the model is loaded."""
+    import tensorflow as tf
+
+    class Evil(tf.lookup.KeyValueTensorInitializer):
+        def initialize(self, table: Any) -> Any:
+            tf.io.write_file(str(folder / "written"), "x")
+            return super().initialize(table)
+
+    path = looking_up(folder, Evil(["a"], [1], tf.string, tf.int64))
+    (folder / "written").unlink()
+    return path
 
 
 @graph("random", {"x": THREE}, code="not_deterministic", is_slow=False)

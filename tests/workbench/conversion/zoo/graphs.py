@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .rows import graph, row
+from .rows import graph, row, save
 
 Outputs = Mapping[str, Any]
 THREE: tuple[list[int | None], str] = ([None, 3], "float32")
@@ -146,6 +146,29 @@ def standardised_pictures(tf: Any, pictures: Any) -> Outputs:
     """Pictures of bytes, resized, each with its own mean and spread taken out."""
     resized = tf.image.resize(tf.cast(pictures, tf.float32), [9, 9])
     return {"y": tf.image.per_image_standardization(resized)}
+
+
+@row("words-of-a-file", is_slow=False)
+def words_of_a_file(folder: Path) -> Path:
+    """A table that is filled from an asset."""
+    import tensorflow as tf
+
+    words = folder / "words.txt"
+    words.write_text("a\nb\n")
+    path = looking_up(
+        folder, tf.lookup.TextFileInitializer(str(words), tf.string, -2, tf.int64, -1)
+    )
+    words.unlink()
+    return path
+
+
+def looking_up(folder: Path, initializer: Any) -> Path:
+    """A SavedModel that looks words up in a table."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.table = tf.lookup.StaticHashTable(initializer, -1)
+    return save(folder, lambda x: {"y": module.table.lookup(x)}, {"x": ([None], "string")}, module)
 
 
 # --- TensorFlow 1 --------------------------------------------------------------------------------

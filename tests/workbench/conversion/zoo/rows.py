@@ -81,11 +81,11 @@ def graph(
     return enter
 
 
-def save(folder: Path, call: Callable[..., Any], specs: Specs) -> Path:
-    """A SavedModel whose signature is this function."""
+def save(folder: Path, call: Callable[..., Any], specs: Specs, module: Any = None) -> Path:
+    """A SavedModel whose signature is this function, with the variables of a module."""
     import tensorflow as tf
 
-    module = tf.Module()
+    module = module or tf.Module()
     wanted = [
         tf.TensorSpec(shape, getattr(tf, kind), name=name) for name, (shape, kind) in specs.items()
     ]

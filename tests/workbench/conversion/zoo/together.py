@@ -14,6 +14,7 @@ from serve.workbench.conversion.child_events import EventTeller
 from serve.workbench.conversion.job import ConversionTask, fault_of
 from serve.workbench.conversion.pipeline import run
 from serve.workbench.conversion.request import ConversionRequest
+from serve.workbench.conversion.sources.inspection_child import read
 
 from . import ROWS, Row
 
@@ -32,6 +33,8 @@ class Ended:
     operator: str = ""
     node: str = ""
     files: tuple[str, ...] = ()
+    inspected: tuple[str, ...] = ()  # codes of the faults that an inspection tells
+    beside: tuple[str, ...] = ()  # files that have appeared beside the source
 
 
 def main() -> None:
@@ -52,14 +55,16 @@ def _converted(row: Row, source: Path, place: Path) -> Ended:
     scratch.mkdir()
     request = ConversionRequest(str(source), signature=row.signature, nchw=row.nchw)
     telling = EventTeller()
+    inspected = tuple(fault.code for fault in read(source, row.signature).faults)
     try:
         run(ConversionTask(request, source, None, None, None, work, scratch, MEMORY), telling)
     except Exception as error:
         fault = fault_of(error, telling.stage)
         words = (fault.code, fault.why, fault.operator, fault.node)
-        return Ended(row.name, str(source), *words)
+        beside = tuple(each.name for each in source.parent.iterdir() if each != source)
+        return Ended(row.name, str(source), *words, inspected=inspected, beside=beside)
     files = sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file())
-    return Ended(row.name, str(source), files=tuple(files))
+    return Ended(row.name, str(source), files=tuple(files), inspected=inspected)
 
 
 if __name__ == "__main__":
