@@ -1,100 +1,95 @@
-"""Small model files: ONNX graphs, SavedModels as bytes, and headers of TensorRT plans."""
+"""Small model files: ONNX graphs, and headers of TensorRT plans."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from serve.wire.protobuf import field, number
+from serve.tensors.datatypes import Array
 
-Sizes = Sequence[int] | None
-
-
-def value(name: str, element: int, shape: Sequence[int | str | None] | None) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, element, shape)
+FLOAT = TensorProto.FLOAT
 
 
-def onnx_model(
-    inputs: Sequence[onnx.ValueInfoProto],
-    outputs: Sequence[onnx.ValueInfoProto],
-    nodes: Sequence[onnx.NodeProto],
-    weights: Mapping[str, Sequence[float]] | None = None,
+value = helper.make_tensor_value_info
+
+
+def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
+    """A node that is called like its first output; names are separated by blanks, `-` is none."""
+    names = [["" if each == "-" else each for each in part.split()] for part in (inputs, outputs)]
+    return helper.make_node(operator, *names, **{"name": f"the_{names[1][0]}"} | attributes)
+
+
+def model(
+    nodes: Iterable[onnx.NodeProto],
+    weights: Mapping[str, Array] | None = None,
     *,
-    ir_version: int = 8,
+    inputs: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, Any] | None = None,
+    opset: int = 18,
     domains: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
-    """A model of one graph; a weight that is called like an input is its default."""
-    tensors = [
-        numpy_helper.from_array(np.array(numbers, np.float32), name)
-        for name, numbers in (weights or {}).items()
-    ]
-    graph = helper.make_graph(nodes, "test", inputs, outputs, tensors)
-    opsets = [helper.make_opsetid(*each) for each in ({"": 17} | dict(domains or {})).items()]
-    model = helper.make_model(graph, opset_imports=opsets, producer_name="tests")
-    model.ir_version = ir_version
-    return model
+    """A model from `x` to `y`; inputs and outputs are shapes, or (type, shape) if not FP32."""
+    graph = helper.make_graph(
+        list(nodes),
+        "test",
+        values_of(inputs or {"x": ("batch", 4)}),
+        values_of(outputs or {"y": ("batch", "n")}),
+        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    opsets = {"": opset} | dict(domains or {})
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid(*e) for e in opsets.items()])
+    made.ir_version = 8
+    return made
 
 
-def copying(element: int = TensorProto.FLOAT, *sizes: int | str | None) -> onnx.ModelProto:
+def values_of(described: Mapping[str, Any]) -> list[onnx.ValueInfoProto]:
+    typed = {name: each if is_typed(each) else (FLOAT, each) for name, each in described.items()}
+    return [value(name, *each) for name, each in typed.items()]
+
+
+def is_typed(described: Any) -> bool:
+    return bool(described) and len(described) == 2 and not isinstance(described[1], int | str)
+
+
+def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> Array:
+    """Normally distributed."""
+    return (np.random.default_rng(seed).normal(size=shape) * scale).astype(np.float32)
+
+
+def copying(element: int = FLOAT, *sizes: int | str | None) -> onnx.ModelProto:
     """A model that gives its input `x` back as `y`."""
-    shape = sizes or ("batch", 3)
-    node = helper.make_node("Identity", ["x"], ["y"])
-    return onnx_model([value("x", element, shape)], [value("y", element, shape)], [node])
+    spec = (element, sizes or ("batch", 3))
+    return model([node("Identity", "x", "y")], inputs={"x": spec}, outputs={"y": spec})
+
+
+def multiplying(factor: Array, width: int) -> onnx.ModelProto:
+    """A model whose rows come out times a factor."""
+    rows = ("batch", width)
+    return model([node("Mul", "x w", "y")], {"w": factor}, inputs={"x": rows}, outputs={"y": rows})
 
 
 def scaling(location: str) -> onnx.ModelProto:
     """A model whose one weight lies in another file."""
-    x, y = (value(name, TensorProto.FLOAT, ("batch", 3)) for name in "xy")
-    model = onnx_model([x], [y], [helper.make_node("Mul", ["x", "w"], ["y"])], {"w": [1, 2, 3]})
-    weight = model.graph.initializer[0]
+    made = multiplying(np.float32([1, 2, 3]), 3)
+    weight = made.graph.initializer[0]
     weight.ClearField("raw_data")
     weight.data_location = TensorProto.EXTERNAL
     weight.external_data.add(key="location", value=location)
     weight.external_data.add(key="length", value="12")
-    return model
+    return made
 
 
 def times(path: Path, factor: float) -> Path:
     """A file whose rows of four come out times a factor; it converts without TensorFlow."""
-    x, y = (value(name, TensorProto.FLOAT, ("batch", 4)) for name in "xy")
-    node = helper.make_node("Mul", ["x", "factor"], ["y"])
-    return save(onnx_model([x], [y], [node], {"factor": [factor]}), path)
+    return save(multiplying(np.float32([factor]), 4), path)
 
 
-def save(model: onnx.ModelProto, path: Path) -> Path:
-    path.write_bytes(model.SerializeToString())
+def save(made: onnx.ModelProto, path: Path) -> Path:
+    path.write_bytes(made.SerializeToString())
     return path
-
-
-def tensor_info(datatype: int, sizes: Sizes) -> bytes:
-    """A TensorInfo; without sizes its number of dimensions is unknown."""
-    shape = number(3, 1)
-    if sizes is not None:
-        shape = b"".join(field(2, number(1, size % (1 << 64))) for size in sizes)
-    return field(1, b"graph/name:0") + number(2, datatype) + field(3, shape)
-
-
-def signature_def(inputs: Mapping[str, bytes], outputs: Mapping[str, bytes]) -> bytes:
-    def entries(key: int, infos: Mapping[str, bytes]) -> bytes:
-        return b"".join(
-            field(key, field(1, name.encode()) + field(2, info)) for name, info in infos.items()
-        )
-
-    return entries(1, inputs) + entries(2, outputs) + field(3, b"tensorflow/serving/predict")
-
-
-def saved_model(folder: Path, signatures: Mapping[str, bytes], tag: str = "serve") -> Path:
-    """A SavedModel's folder with one graph; the graph itself is left out."""
-    info = field(4, tag.encode()) + field(5, b"2.21.0")
-    defs = b"".join(
-        field(5, field(1, name.encode()) + field(2, each)) for name, each in signatures.items()
-    )
-    folder.mkdir()
-    content = number(1, 1) + field(2, field(1, info) + field(2, b"\x0a\x00") + defs)
-    (folder / "saved_model.pb").write_bytes(content)
-    return folder
 
 
 def plan(path: Path, *rows: str, version: Sequence[int] = (10, 3, 0, 26)) -> Path:

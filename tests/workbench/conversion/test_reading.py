@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 from onnx import TensorProto, helper
 from refusals import refusal
 
@@ -15,17 +16,8 @@ from serve.model_files import onnx_reader, plan_reader, savedmodel_reader
 from serve.model_files.reader import format_of, read_model
 from serve.tensors.signature import ModelSignature, ModelTensor
 
-from .model_files import (
-    copying,
-    onnx_model,
-    plan,
-    save,
-    saved_model,
-    scaling,
-    signature_def,
-    tensor_info,
-    value,
-)
+from .model_files import copying, model, node, plan, save, scaling, value
+from .sources.graphs import DEFAULT, meta_graph, saved, signature_def, tensor_info
 
 EXAMPLE = Path(__file__).parents[3] / "model_repo" / "digits" / "1" / "model.onnx"
 FAKES = Path(__file__).parent / "fakes"
@@ -68,29 +60,29 @@ def test_data_types_are_told_in_the_words_of_triton(tmp_path: Path) -> None:
 
 
 def test_an_input_with_a_value_in_the_file_is_a_default(tmp_path: Path) -> None:
-    x, o, y = (value(name, TensorProto.FLOAT, [2]) for name in "xoy")
-    node = helper.make_node("Add", ["x", "o"], ["y"])
-    model = onnx_model([x, o], [y], [node], {"o": [1, 2]})
-    found = read_here(save(model, tmp_path / "m.onnx"))
+    weights = {"o": np.float32([1, 2])}
+    made = model([node("Add", "x o", "y")], weights, inputs={"x": [2], "o": [2]})
+    found = read_here(save(made, tmp_path / "m.onnx"))
     assert [spec.name for spec in found.inputs] == ["x"]
     assert found.facts["defaulted"] == [{"name": "o", "datatype": "FP32", "shape": [2]}]
-    model.ir_version = 3  # of the time when every weight had to be an input
-    assert read_here(save(model, tmp_path / "m.onnx")).facts["defaulted"] == []
+    made.ir_version = 3  # of the time when every weight had to be an input
+    assert read_here(save(made, tmp_path / "m.onnx")).facts["defaulted"] == []
 
 
 def test_operators_of_inner_graphs_and_other_domains_are_told(tmp_path: Path) -> None:
     y = value("y", TensorProto.FLOAT, None)
     inner = [
-        helper.make_graph([helper.make_node(operator, ["x"], ["y"])], operator, [], [y])
+        helper.make_graph([node(operator, "x", "y")], operator, [], [y])
         for operator in ("Relu", "Neg")
     ]
     nodes = [
-        helper.make_node("If", ["c"], ["z"], then_branch=inner[0], else_branch=inner[1]),
-        helper.make_node("Gelu", ["z"], ["y"], domain="com.microsoft"),
+        node("If", "c", "z", then_branch=inner[0], else_branch=inner[1]),
+        node("Gelu", "z", "y", domain="com.microsoft"),
     ]
-    inputs = [value("x", TensorProto.FLOAT, [2]), value("c", TensorProto.BOOL, [])]
-    model = onnx_model(inputs, [y], nodes, domains={"com.microsoft": 1})
-    found = read_here(save(model, tmp_path / "m.onnx"))
+    inputs = {"x": [2], "c": (TensorProto.BOOL, [])}
+    domains = {"com.microsoft": 1}
+    made = model(nodes, inputs=inputs, outputs={"y": None}, domains=domains)
+    found = read_here(save(made, tmp_path / "m.onnx"))
     assert found.facts["operators"] == ["If", "Neg", "Relu", "com.microsoft.Gelu"]
     assert found.outputs == (ModelTensor("y", "FP32", None),)
 
@@ -103,10 +95,9 @@ def test_weights_in_other_files_are_named_and_not_read(tmp_path: Path) -> None:
 
 def test_an_answer_of_any_length_arrives_whole(tmp_path: Path) -> None:
     names = [f"output_with_a_long_name_{index}" for index in range(1500)]
-    outputs = [value(name, TensorProto.FLOAT, [2]) for name in names]
-    nodes = [helper.make_node("Identity", ["x"], [name]) for name in names]
-    model = onnx_model([value("x", TensorProto.FLOAT, [2])], outputs, nodes)
-    found = read(save(model, tmp_path / "m.onnx"))
+    nodes = [node("Identity", "x", name) for name in names]
+    made = model(nodes, inputs={"x": [2]}, outputs=dict.fromkeys(names, (2,)))
+    found = read(save(made, tmp_path / "m.onnx"))
     assert [spec.name for spec in found.outputs] == names
 
 
@@ -152,10 +143,8 @@ PREDICT = signature_def(
 
 
 def test_a_saved_model_tells_its_serving_signature(tmp_path: Path) -> None:
-    folder = saved_model(
-        tmp_path / "m", {"serving_default": PREDICT, "__saved_model_init_op": PREDICT}
-    )
-    found = read_here(folder)
+    signatures = {DEFAULT: PREDICT, "__saved_model_init_op": PREDICT}
+    found = read_here(saved(tmp_path / "m", meta_graph((), (), signatures)))
     assert found.inputs == (ModelTensor("ids", "INT64", ()), ModelTensor("x", "FP32", (-1, 8, 8)))
     assert found.outputs == (ModelTensor("any", "BYTES", None), ModelTensor("p", "FP16", (-1, 10)))
     assert found.facts["signature"] == "serving_default"
@@ -182,7 +171,9 @@ def test_a_saved_model_of_tensorflow_itself_is_understood() -> None:
 
 
 def test_with_several_signatures_and_no_default_none_is_chosen(tmp_path: Path) -> None:
-    found = read_here(saved_model(tmp_path / "m", {"classify": PREDICT, "embed": PREDICT}))
+    found = read_here(
+        saved(tmp_path / "m", meta_graph((), (), {"classify": PREDICT, "embed": PREDICT}))
+    )
     assert (found.facts["signature"], found.inputs) == ("", ())
     assert list(found.facts["signatures"]) == ["classify", "embed"]
 
@@ -190,14 +181,14 @@ def test_with_several_signatures_and_no_default_none_is_chosen(tmp_path: Path) -
 def test_a_saved_model_that_is_broken_without_signatures_or_for_training_is_refused(
     tmp_path: Path,
 ) -> None:
-    folder = saved_model(tmp_path / "m", {"serve": PREDICT})
+    folder = saved(tmp_path / "m", meta_graph((), (), {"serve": PREDICT}))
     for content in (b"\x12\xff", b"hello"):
         (folder / "saved_model.pb").write_bytes(content)
         assert "truncated" in refused(folder)
     (folder / "saved_model.pb").write_bytes(b"")
     assert "no graph has the tag" in refused(folder)
-    assert "no signature" in refused(saved_model(tmp_path / "none", {}))
-    training = saved_model(tmp_path / "train", {"a": PREDICT}, tag="train")
+    assert "no signature" in refused(saved(tmp_path / "none", meta_graph((), (), {})))
+    training = saved(tmp_path / "train", meta_graph((), (), {"a": PREDICT}, tag="train"))
     assert "tags: train" in refused(training)
 
 

@@ -11,7 +11,8 @@ from serve.model_files.subjects import others_beside, subject_of
 from serve.triton.config import parse
 from serve.triton.lint import LintSubject, lint
 
-from .model_files import copying, plan, save, saved_model, scaling, signature_def, tensor_info
+from .model_files import copying, plan, save, scaling
+from .sources.graphs import DEFAULT, meta_graph, saved, signature_def, tensor_info
 
 REPOSITORY = Path(__file__).parents[3] / "model_repo"
 CONFIG = """backend: "onnxruntime" max_batch_size: 8
@@ -55,14 +56,12 @@ def test_plans_and_saved_models_are_read_as_well(tmp_path: Path) -> None:
         (tmp_path / name / "1").mkdir(parents=True)
     plan(tmp_path / "plan" / "1" / "model.plan")
     info = tensor_info(1, [-1, 3])
-    saved_model(
-        tmp_path / "saved" / "1" / "model.savedmodel",
-        {"serving_default": signature_def({"x": info}, {"y": info})},
-    )
-    planned, saved = found(tmp_path / "plan"), found(tmp_path / "saved")
+    signatures = {DEFAULT: signature_def({"x": info}, {"y": info})}
+    saved(tmp_path / "saved" / "1" / "model.savedmodel", meta_graph((), (), signatures))
+    planned, tensorflow = found(tmp_path / "plan"), found(tmp_path / "saved")
     assert planned.signature and planned.signature.format == "plan"
-    assert saved.signature and saved.signature.format == "savedmodel"
-    assert {each.rule for each in lint(saved)} == {"tensorflow-ended"}
+    assert tensorflow.signature and tensorflow.signature.format == "savedmodel"
+    assert {each.rule for each in lint(tensorflow)} == {"tensorflow-ended"}
 
 
 def test_a_broken_file_and_a_broken_configuration_are_invalid(tmp_path: Path) -> None:

@@ -1,66 +1,17 @@
-"""Small ONNX models with weights, and digits with its rows."""
+"""Digits with its rows, and what a model answers."""
 
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from serve.tensors.datatypes import Array
 from serve.workbench.conversion.graphs.session import OnnxModel
 
 ROOT = Path(__file__).parents[4]
-FLOAT = TensorProto.FLOAT
-Shape = Sequence[int | str] | None
-
-value = helper.make_tensor_value_info
-
-
-def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
-    """A node that is called like its first output; names are separated by blanks, `-` is none."""
-    names = [["" if each == "-" else each for each in part.split()] for part in (inputs, outputs)]
-    return helper.make_node(operator, *names, name=f"the_{names[1][0]}", **attributes)
-
-
-def model(
-    nodes: Iterable[onnx.NodeProto],
-    weights: Mapping[str, Array] | None = None,
-    *,
-    inputs: Mapping[str, Any] | None = None,
-    outputs: Mapping[str, Any] | None = None,
-    opset: int = 18,
-    domains: Mapping[str, int] | None = None,
-) -> onnx.ModelProto:
-    """A model from `x` to `y`; inputs and outputs are shapes, or (type, shape) if not FP32."""
-    graph = helper.make_graph(
-        list(nodes),
-        "test",
-        _values(inputs or {"x": ("batch", 4)}),
-        _values(outputs or {"y": ("batch", "n")}),
-        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
-    )
-    opsets = {"": opset} | dict(domains or {})
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid(*e) for e in opsets.items()])
-    made.ir_version = 8
-    return made
-
-
-def _values(described: Mapping[str, Any]) -> list[onnx.ValueInfoProto]:
-    typed = {name: each if _is_typed(each) else (FLOAT, each) for name, each in described.items()}
-    return [value(name, *each) for name, each in typed.items()]
-
-
-def _is_typed(described: Any) -> bool:
-    return bool(described) and len(described) == 2 and not isinstance(described[1], int | str)
-
-
-def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> Array:
-    """Normally distributed."""
-    return (np.random.default_rng(seed).normal(size=shape) * scale).astype(np.float32)
 
 
 def run(made: onnx.ModelProto, **inputs: Array) -> Mapping[str, Array]:

@@ -8,7 +8,8 @@ from serve.workbench.conversion.graphs.contents import check_precision, contents
 from serve.workbench.conversion.report import GateStep
 from serve.workbench.conversion.request import Precision
 
-from .graph_models import digits, floats, model, node, value
+from ..model_files import floats, model, node, value
+from .graph_models import digits
 
 
 def pair(name: str) -> list:

@@ -12,7 +12,8 @@ from serve.workbench.conversion.graphs.fp16 import HEAVY, LIGHT, MOVES, to_fp16
 from serve.workbench.conversion.graphs.fp16_emulation import rounded
 from serve.workbench.conversion.request import Precision
 
-from .graph_models import accuracy, digits, floats, model, node, run, samples, type_of, value
+from ..model_files import floats, model, node, value
+from .graph_models import accuracy, digits, run, samples, type_of
 
 X = floats(8, 4)
 FLOAT = TensorProto.FLOAT

@@ -17,7 +17,8 @@ from serve.workbench.conversion.graphs.int8 import to_int8
 from serve.workbench.conversion.graphs.preflight import preflight
 from serve.workbench.conversion.request import Precision
 
-from .graph_models import ROOT, accuracy, digits, floats, model, node, run, samples
+from ..model_files import floats, model, node
+from .graph_models import ROOT, accuracy, digits, run, samples
 
 X = floats(8, 4)
 PICTURES = floats(4, 3, 6, 6)

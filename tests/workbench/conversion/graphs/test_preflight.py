@@ -12,7 +12,8 @@ from serve.workbench.conversion.graphs.fp16 import to_fp16
 from serve.workbench.conversion.graphs.int8 import to_int8
 from serve.workbench.conversion.graphs.preflight import Problem, preflight
 
-from .graph_models import digits, floats, model, node, samples, value
+from ..model_files import floats, model, node, value
+from .graph_models import digits, samples
 
 INT64, UINT8, INT8 = TensorProto.INT64, TensorProto.UINT8, TensorProto.INT8
 

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto, helper
 
 from serve.tensors.contracts import Case, write_contract
 from serve.workbench.conversion.plans.arguments import Options
@@ -13,6 +12,9 @@ from serve.workbench.conversion.plans.kits import write_kit
 from serve.workbench.conversion.plans.profiles import parse_profile
 from serve.workbench.conversion.request import Precision
 
+from ..model_files import model, node
+
+ROWS = ("batch", 3)
 HERE = Path(__file__).parent
 VERSION = bytes((10, 13, 2, 6))
 HEADER = b"ftrt" + bytes(20) + VERSION  # of a plan
@@ -30,14 +32,10 @@ version_policy { all { } }
 
 def doubling(operator: str = "Add") -> bytes:
     """An ONNX file: y = x + x, or another operator of two inputs."""
-    shape = ["batch", 3]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy")
-    graph = helper.make_graph(
-        [helper.make_node(operator, ["x", "x"], ["y"], "twice")], "g", [x], [y]
+    made = model(
+        [node(operator, "x x", "y", name="twice")], inputs={"x": ROWS}, outputs={"y": ROWS}
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
-    model.ir_version = 8
-    return bytes(model.SerializeToString())
+    return bytes(made.SerializeToString())
 
 
 def case(seed: int = 0) -> Case:

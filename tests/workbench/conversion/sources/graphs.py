@@ -54,14 +54,25 @@ def function(name: str, nodes: Sequence[bytes], *results: str) -> bytes:
     return field(1, text(1, name)) + body + b"".join(returned)
 
 
+def tensor_info(kind: int, sizes: Sequence[int] | None = None, name: str = "graph/name:0") -> bytes:
+    """A TensorInfo; without sizes its number of dimensions is unknown."""
+    shape = number(3, 1)
+    if sizes is not None:
+        shape = b"".join(field(2, number(1, size % (1 << 64))) for size in sizes)
+    return text(1, name) + number(2, kind) + field(3, shape)
+
+
+def signature_def(inputs: Mapping[str, bytes], outputs: Mapping[str, bytes]) -> bytes:
+    """A SignatureDef of these TensorInfos."""
+    given = b"".join(field(1, entry(*each)) for each in inputs.items())
+    taken = b"".join(field(2, entry(*each)) for each in outputs.items())
+    return given + taken + text(3, "tensorflow/serving/predict")
+
+
 def signature(*outputs: str) -> bytes:
     """A SignatureDef of one float `x`, whose outputs come from these tensors."""
-    given = field(1, entry("x", text(1, "x:0") + number(2, FLOAT)))
-    taken = (
-        field(2, entry(f"y{place}", text(1, each) + number(2, FLOAT)))
-        for place, each in enumerate(outputs)
-    )
-    return given + b"".join(taken)
+    taken = {f"y{place}": tensor_info(FLOAT, name=each) for place, each in enumerate(outputs)}
+    return signature_def({"x": tensor_info(FLOAT, name="x:0")}, taken)
 
 
 def meta_graph(
@@ -75,7 +86,8 @@ def meta_graph(
     library = field(2, b"".join(field(1, each) for each in functions))
     graph = b"".join(field(1, each) for each in nodes) + library
     named = b"".join(field(5, entry(*each)) for each in (signatures or {}).items())
-    return field(1, text(4, tag)) + field(2, graph) + named + rest
+    info = text(4, tag) + text(5, "2.21.0")
+    return field(1, info) + field(2, graph) + named + rest
 
 
 def saved(folder: Path, meta: bytes) -> Path:

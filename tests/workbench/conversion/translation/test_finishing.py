@@ -2,7 +2,7 @@
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import helper
 from refusals import refusal
 
 from serve.core.errors import ConversionFailed
@@ -11,33 +11,30 @@ from serve.workbench.conversion.graphs.blame import blamed
 from serve.workbench.conversion.graphs.last_steps import IR_VERSION, finish, serialized
 from serve.workbench.conversion.graphs.session import OnnxModel
 
-FLOAT = TensorProto.FLOAT
+from ..model_files import model
+
 PAIR = ModelSignature(
     "savedmodel", (ModelTensor("a", "FP32", (-1, 2)),), (ModelTensor("y", "FP32", (-1, 2)),)
 )
 
 
-def info(name: str, sizes: list[object] | None = None) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, FLOAT, sizes or ["unk__7", 2])
-
-
-def model(
-    *nodes: onnx.NodeProto,
-    inputs: tuple[str, ...] = ("a",),
-    outputs: tuple[str, ...] = ("y",),
+def made(
+    *nodes: onnx.NodeProto, inputs: tuple[str, ...] = ("a",), outputs: tuple[str, ...] = ("y",)
 ) -> onnx.ModelProto:
-    """A model with a weight `w`."""
-    weight = helper.make_tensor("w__3", FLOAT, [2], [2.0, 3.0])
-    graph = helper.make_graph(
-        nodes, "graph", [info(name) for name in inputs], [info(name) for name in outputs], [weight]
+    """A model with a weight, and with names as tf2onnx gives them."""
+    rows = ("unk__7", 2)
+    return model(
+        nodes,
+        {"w__3": np.float32([2, 3])},
+        inputs=dict.fromkeys(inputs, rows),
+        outputs=dict.fromkeys(outputs, rows),
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
 def scaling(suffix: str = "__12") -> onnx.ModelProto:
     scale = helper.make_node("Mul", ["a", "w__3"], [f"m{suffix}:0"], name=f"Call/scale{suffix}")
     shift = helper.make_node("Add", [f"m{suffix}:0", "w__3"], ["y"], name="shift")
-    return model(scale, shift)
+    return made(scale, shift)
 
 
 def test_the_first_free_dimension_is_called_batch() -> None:
@@ -53,7 +50,7 @@ def test_names_do_not_depend_on_the_counters_of_a_converter() -> None:
 
 def test_a_node_keeps_its_scope_without_the_calls_around_it() -> None:
     node = helper.make_node("Relu", ["a"], ["y"], name="StatefulPartitionedCall/net/relu__4")
-    assert [each.name for each in finish(model(node), PAIR).graph.node] == ["net/relu"]
+    assert [each.name for each in finish(made(node), PAIR).graph.node] == ["net/relu"]
 
 
 def test_an_input_that_nothing_uses_is_still_there() -> None:
@@ -61,7 +58,7 @@ def test_an_input_that_nothing_uses_is_still_there() -> None:
         "savedmodel", (*PAIR.inputs, ModelTensor("b", "FP32", (-1, 2))), PAIR.outputs
     )
     node = helper.make_node("Relu", ["a"], ["y"])
-    finished = OnnxModel(serialized(finish(model(node, inputs=("a", "b")), signature)))
+    finished = OnnxModel(serialized(finish(made(node, inputs=("a", "b")), signature)))
     assert [spec.name for spec in finished.signature.inputs] == ["a", "b"]
     zeros = np.zeros((1, 2), np.float32)
     assert finished({"a": zeros, "b": zeros})["y"].shape == (1, 2)
@@ -80,13 +77,13 @@ def test_what_was_onnx_already_keeps_its_inner_names() -> None:
 
 def test_an_output_that_the_graph_does_not_give_is_a_fault() -> None:
     node = helper.make_node("Relu", ["a"], ["other"])
-    fault = refusal(ConversionFailed, finish, model(node, outputs=("other",)), PAIR)
+    fault = refusal(ConversionFailed, finish, made(node, outputs=("other",)), PAIR)
     assert (fault.code, fault.node) == ("invalid_graph", "y")
 
 
 def test_an_operator_that_no_runtime_has_is_named_with_its_node() -> None:
     node = helper.make_node("Erfc", ["a"], ["y"], name="net/erfc")
-    fault = refusal(ConversionFailed, finish, model(node), PAIR)
+    fault = refusal(ConversionFailed, finish, made(node), PAIR)
     assert fault.code in ("invalid_graph", "cannot_load")
     assert (fault.operator, fault.node) == ("Erfc", "net/erfc")
 
