@@ -7,12 +7,14 @@ from refusals import refusal
 from workbench.conversion.gate.plain_models import (
     DENSE,
     WEIGHTS,
+    bent,
     code,
     dense,
     judge,
     off_by,
     samples_of,
     step,
+    y_of,
 )
 
 from serve.core.errors import ConversionFailed
@@ -40,9 +42,7 @@ def test_golden_cases_are_written_and_read_again_and_the_model_answers_them():
 
 
 def test_the_users_samples_are_judged_too():
-    def wrong_at_nine(inputs):
-        return {"y": dense(inputs)["y"] + (inputs["x"][:, :1] == 9).astype(np.float32)}
-
+    wrong_at_nine = y_of(lambda x: bent(x) + (x[:, :1] == 9).astype(np.float32))
     given = np.full((40, 4), 0.5, dtype=np.float32)
     assert judge(dense, wrong_at_nine, samples=samples_of(given)).passed
     given[37] = 9
@@ -83,15 +83,17 @@ def test_a_tolerance_of_the_user_has_no_room_for_a_coarse_precision():
 def test_a_share_of_winners_stands_for_values_when_the_user_says_so():
     top1 = {"": Tolerance(top1=0.9)}
     assert judge(dense, off_by(0.1), tolerances=top1).passed
-    turned = lambda inputs: {"y": dense(inputs)["y"][:, ::-1]}  # noqa: E731
+    turned = y_of(lambda x: bent(x)[:, ::-1])
     assert code(judge(dense, turned, tolerances=top1)) == "numbers_differ"
 
 
-def test_fp16_may_round_and_may_not_be_wrong():
-    def half(inputs):
-        y = inputs["x"].astype(np.float16) @ WEIGHTS.astype(np.float16)
-        return {"y": np.tanh(y).astype(np.float32)}
+@y_of
+def half(x):
+    """The same, in FP16."""
+    return np.tanh(x.astype(np.float16) @ WEIGHTS.astype(np.float16)).astype(np.float32)
 
+
+def test_fp16_may_round_and_may_not_be_wrong():
     assert code(judge(dense, half)) == "numbers_differ"
     asked = {"precision": Precision.FP16, "check": lambda: IN_FP16}
     assert judge(dense, half, **asked).passed
@@ -105,14 +107,7 @@ def test_the_step_of_precision_decides_as_well():
 
 
 def test_a_source_that_computes_in_fp16_is_held_to_that():
-    def half(inputs, order=slice(None)):
-        x, w = inputs["x"].astype(np.float16), WEIGHTS.astype(np.float16)
-        return {"y": np.tanh(x[:, order] @ w[order]).astype(np.float32)}
-
-    def other(inputs):
-        return dense({"x": inputs["x"].astype(np.float16).astype(np.float32)})
-
-    verdict = judge(half, other)
+    verdict = judge(half, y_of(lambda x: bent(x.astype(np.float16).astype(np.float32))))
     assert verdict.passed
     assert step(verdict, GateStep.DETERMINISM).facts["arithmetic"] == "fp16"
     assert code(judge(half, off_by(0.1))) == "numbers_differ"
@@ -121,24 +116,15 @@ def test_a_source_that_computes_in_fp16_is_held_to_that():
 
 def test_the_signature_may_say_in_what_the_source_computes():
     of = replace(DENSE, facts={"arithmetic": "fp16"})
-
-    def rounded(inputs):
-        return {"y": dense(inputs)["y"] * np.float32(1.002)}
-
+    rounded = y_of(lambda x: bent(x) * np.float32(1.002))
     assert judge(dense, rounded, of).passed
     assert code(judge(dense, rounded)) == "numbers_differ"
     assert code(judge(dense, off_by(0.1), of)) == "numbers_differ"
 
 
 def test_int8_without_labels_keeps_the_winners_of_the_users_samples():
-    close = np.array([0.50, 0.46, 0.04], dtype=np.float32)
-
-    def narrow(inputs):
-        return {"y": np.repeat(close[None], len(inputs["x"]), axis=0) + 0 * dense(inputs)["y"]}
-
-    def turned(inputs):
-        return {"y": narrow(inputs)["y"][:, [1, 0, 2]]}
-
+    narrow = y_of(lambda x: 0 * bent(x) + np.float32([0.50, 0.46, 0.04]))
+    turned = y_of(lambda x: 0 * bent(x) + np.float32([0.46, 0.50, 0.04]))
     given = samples_of(np.ones((50, 4), dtype=np.float32))
     verdict = judge(narrow, turned, samples=given, precision=Precision.INT8)
     assert code(verdict) == "numbers_differ"

@@ -9,6 +9,7 @@ from workbench.conversion.gate.plain_models import (
     samples_of,
     softmax,
     step,
+    y_of,
 )
 
 from serve.workbench.conversion.gate import InputSamples, Labelled
@@ -24,18 +25,21 @@ def rows(count, scale=1.0):
     return (rng.standard_normal((count, 4)) * scale).astype(np.float32)
 
 
-def scores(inputs):
-    return {"y": softmax(inputs["x"] @ WEIGHTS + OFFSETS).astype(np.float32)}
+def shares(x):
+    return softmax(x @ WEIGHTS + OFFSETS).astype(np.float32)
+
+
+scores = y_of(shares)
 
 
 def clipped(largest):
     """As INT8 does with a scale from rows that reach so far."""
-    return lambda inputs: scores({"x": np.clip(inputs["x"], -largest, largest)})
+    return y_of(lambda x: shares(np.clip(x, -largest, largest)))
 
 
 def labelled(count):
     given = rows(count)
-    return Labelled(samples_of(given), scores({"x": given})["y"].argmax(axis=-1))
+    return Labelled(samples_of(given), shares(given).argmax(axis=-1))
 
 
 def verified(source, converted, given, *, labels=None, **asked):
@@ -105,7 +109,7 @@ def test_samples_that_always_have_the_same_answer_are_refused():
     given = np.full((200, 4), 0.6, dtype=np.float32)
     verdict = verified(scores, scores, samples_of(given))
     assert code(verdict) == "unverified"
-    winner = int(scores({"x": given})["y"][0].argmax())
+    winner = int(shares(given)[0].argmax())
     assert f"'y' is {winner} for all 50 rows" in step(verdict, GateStep.VERIFICATION).summary
 
 
@@ -129,6 +133,6 @@ def test_what_is_accepted_unverified_passes_and_is_marked():
 
 
 def test_few_labels_do_not_stand_for_the_values():
-    turned = lambda inputs: {"y": scores(inputs)["y"][:, ::-1]}  # noqa: E731
+    turned = y_of(lambda x: shares(x)[:, ::-1])
     verdict = verified(scores, turned, samples_of(rows(200)), labels=labelled(2), max_drop=1.0)
     assert code(verdict) == "numbers_differ"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from refusals import refusal
-from workbench.conversion.gate.plain_models import judge, signature, step
+from workbench.conversion.gate.plain_models import judge, signature, step, y_of
 
 from serve.core.errors import ConversionFailed
 from serve.workbench.conversion.gate.families import EDGES, NUMERALS, ORDINARY
@@ -54,9 +54,7 @@ def test_a_number_by_itself_stays_small_as_it_may_be_how_much_is_made():
 
 
 def test_texts_that_have_to_be_numbers_are_numbers():
-    def parse(inputs):
-        return {"y": np.array([float(one) for one in inputs["x"]], dtype=np.float32)}
-
+    parse = y_of(lambda x: np.array([float(one) for one in x], dtype=np.float32))
     words = signature({"x": ("BYTES", (-1,))}, {"y": ("FP32", (-1,))})
     assert explore(parse, words, 0).texts == NUMERALS
     assert judge(parse, parse, words).passed
@@ -97,7 +95,7 @@ def test_a_source_that_takes_nothing_asks_for_samples():
 @pytest.mark.parametrize("datatype", ["BOOL", "UINT8", "INT32", "FP16", "FP32", "FP64", "BYTES"])
 def test_every_family_makes_every_datatype(datatype):
     of = signature({"x": (datatype, (-1, 2))}, {"y": (datatype, (-1, 2))})
-    reach = explore(lambda inputs: {"y": inputs["x"]}, of, 0)
+    reach = explore(y_of(lambda x: x), of, 0)
     for family in (*ORDINARY, *EDGES):
         made = inputs_for(of, reach, Size(3), family, np.random.default_rng(0))["x"]
         assert made.shape == (3, 2)

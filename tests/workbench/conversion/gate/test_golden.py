@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from workbench.conversion.gate.plain_models import judge, signature
+from workbench.conversion.gate.plain_models import judge, signature, y_of
 from workbench.conversion.reports import report
 
 from serve.core.versions import VersionFile
@@ -13,22 +13,10 @@ from serve.triton.config import parse
 from serve.triton.lint import LintSubject, lint
 from serve.workbench.conversion.entry import configuration
 
-
-def square(inputs: Any) -> Any:
-    return {"y": inputs["x"] * inputs["x"]}
-
-
-def table(inputs: Any) -> Any:
-    return {"y": np.eye(101, 4, dtype=np.float32)[inputs["x"]]}
-
-
-def total(inputs: Any) -> Any:
-    return {"y": inputs["x"].sum(dtype=np.float32)}
-
-
-def totals(inputs: Any) -> Any:
-    return {"y": inputs["x"].sum(axis=1)}
-
+square = y_of(np.square)
+table = y_of(lambda x: np.eye(101, 4, dtype=np.float32)[x])
+total = y_of(lambda x: x.sum(dtype=np.float32))
+totals = y_of(lambda x: x.sum(axis=1))
 
 MODELS: dict[str, Any] = {  # what is computed, input, output, whether it can be batched
     "rows": (square, ("FP32", (-1, 4)), ("FP32", (-1, 4)), True),

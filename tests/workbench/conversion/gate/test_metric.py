@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from refusals import refusal
-from workbench.conversion.gate.plain_models import code, dense, judge, step
+from workbench.conversion.gate.plain_models import bent, code, dense, judge, step, y_of
 
 from serve.core.errors import ConversionFailed
 from serve.tensors.expected_outputs import Tolerance
@@ -24,14 +24,11 @@ def labelled(labels=LABELS, x=X):
 def wrong_in(count):
     """Takes the lead from the winner in the first rows of the set."""
 
-    def model(inputs):
-        y = dense(inputs)["y"].copy()
-        for row, x in enumerate(inputs["x"]):
-            if (X[:count] == x).all(axis=1).any():
-                y[row] = -y[row]
-        return {"y": y}
+    def turn(x):
+        is_first = (x[:, None] == X[:count]).all(axis=-1).any(axis=-1, keepdims=True)
+        return np.where(is_first, -bent(x), bent(x))
 
-    return model
+    return y_of(turn)
 
 
 @pytest.mark.parametrize(("count", "refusal"), [(0, ""), (1, ""), (2, "metric_dropped")])
@@ -50,9 +47,7 @@ def test_the_report_has_the_counts_and_an_interval():
 
 
 def test_int8_with_labels_is_judged_by_them():
-    def coarse(inputs):
-        return {"y": dense(inputs)["y"] * np.float32(2)}
-
+    coarse = y_of(lambda x: bent(x) * np.float32(2))
     asked = {"precision": Precision.INT8}
     assert not judge(dense, coarse, **asked).passed
     assert judge(dense, coarse, labelled=labelled(), **asked).passed
@@ -60,28 +55,24 @@ def test_int8_with_labels_is_judged_by_them():
 
 
 def test_nan_is_refused_even_where_labels_decide():
-    def broken(inputs):
-        y = dense(inputs)["y"].copy()
-        y[0, dense(inputs)["y"][0].argmin()] = np.nan
-        return {"y": y}
+    def broken(x):
+        y = bent(x)
+        y[0, y[0].argmin()] = np.nan
+        return y
 
-    verdict = judge(dense, broken, labelled=labelled(), precision=Precision.INT8)
+    verdict = judge(dense, y_of(broken), labelled=labelled(), precision=Precision.INT8)
     assert code(verdict) == "not_finite"
 
 
 def test_one_output_of_truth_values_is_held_against_labels_by_its_middle():
-    def share(inputs):
-        return {"y": 1 / (1 + np.exp(-inputs["x"][:, :1]))}
-
+    share = y_of(lambda x: 1 / (1 + np.exp(-x[:, :1])))
     truth = (X[:, 0] > 0).astype(np.int64)
     metric = measure(share, share, labelled(truth))
     assert (metric.before, metric.after, metric.rows) == (200, 200, 200)
 
 
 def test_each_pixel_may_have_a_label():
-    def pixels(inputs):
-        return {"y": np.stack([inputs["x"], -inputs["x"]], axis=-1)}
-
+    pixels = y_of(lambda x: np.stack([x, -x], axis=-1))
     metric = measure(pixels, pixels, labelled((X < 0).astype(np.int64)))
     assert (metric.rows, metric.after) == (800, 800)
 

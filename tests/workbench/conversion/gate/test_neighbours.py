@@ -2,36 +2,36 @@
 
 import numpy as np
 import pytest
-from workbench.conversion.gate.plain_models import dense, judge, samples_of, signature, step
+from workbench.conversion.gate.plain_models import (
+    bent,
+    dense,
+    judge,
+    samples_of,
+    signature,
+    step,
+    y_of,
+)
 
 from serve.workbench.conversion.report import GateStep
 
 
-def centred(inputs):
-    """Over the whole batch, as a BatchNorm in training does."""
-    y = dense(inputs)["y"]
-    return {"y": y - y.mean(axis=0)}
-
-
-def scaled_to_the_largest(inputs):
+def scaled_to_the_largest(x):
     """By the largest of the batch: seen only beside a large neighbour."""
-    x = inputs["x"]
     step = max(float(np.abs(x).max(initial=0)), 8.0) / 127
-    return dense({"x": (np.rint(x / step) * step).astype(np.float32)})
+    return bent((np.rint(x / step) * step).astype(np.float32))
 
 
-def sorted_rows(inputs):
-    return {"y": np.sort(dense(inputs)["y"], axis=0)}
+DEPENDING = {
+    "centred over the batch, as a BatchNorm in training": lambda x: bent(x) - bent(x).mean(axis=0),
+    "scaled to the largest": scaled_to_the_largest,
+    "sorted": lambda x: np.sort(bent(x), axis=0),
+    "by the place": lambda x: bent(x) + np.arange(len(x), dtype=np.float32)[:, None],
+}
 
 
-def placed(inputs):
-    y = dense(inputs)["y"]
-    return {"y": y + np.arange(len(y), dtype=np.float32)[:, None]}
-
-
-@pytest.mark.parametrize("model", [centred, scaled_to_the_largest, sorted_rows, placed])
+@pytest.mark.parametrize("model", DEPENDING.values(), ids=DEPENDING)
 def test_rows_that_depend_on_each_other_or_on_their_place_are_not_batched(model):
-    verdict = judge(model, model)
+    verdict = judge(y_of(model), y_of(model))
     assert verdict.passed and not verdict.is_batched
     assert "no batching: source: 'y'" in step(verdict, GateStep.BATCH).summary
 
@@ -51,10 +51,7 @@ def test_rows_that_do_not_depend_are_batched():
     ],
 )
 def test_a_tensor_without_a_free_first_dimension_is_not_batched(of):
-    def first(inputs):
-        y = dense(inputs)["y"]
-        return {"y": y if len(of.outputs[0].shape) == 2 else y.sum(axis=0)}
-
+    first = dense if len(of.outputs[0].shape) == 2 else y_of(lambda x: bent(x).sum(axis=0))
     verdict = judge(first, first, of)
     assert verdict.passed and not verdict.is_batched
     assert "has no free first dimension" in step(verdict, GateStep.BATCH).summary
@@ -62,11 +59,7 @@ def test_a_tensor_without_a_free_first_dimension_is_not_batched(of):
 
 def test_answers_that_are_not_one_for_each_row_are_not_batched():
     """As the picks of a non-maximum suppression."""
-
-    def picked(inputs):
-        y = dense(inputs)["y"]
-        return {"y": y[y[:, 0] > 0]}
-
+    picked = y_of(lambda x: bent(x)[bent(x)[:, 0] > 0])
     verdict = judge(picked, picked)
     assert verdict.passed and not verdict.is_batched
 
@@ -83,10 +76,7 @@ def test_a_model_that_takes_no_single_row_is_not_batched():
 
 
 def test_the_users_samples_are_asked_for_it_as_well():
-    def only_with_nines(inputs):
-        y = dense(inputs)["y"]
-        return {"y": y + np.float32(np.sum(inputs["x"][:, 0] == 9) > 1)}
-
+    only_with_nines = y_of(lambda x: bent(x) + np.float32(np.sum(x[:, 0] == 9) > 1))
     samples = samples_of(np.full((3, 4), 9, dtype=np.float32))
     assert judge(only_with_nines, only_with_nines).is_batched
     assert not judge(only_with_nines, only_with_nines, samples=samples).is_batched

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from workbench.conversion.gate.plain_models import code, judge, samples_of, signature, step
+from workbench.conversion.gate.plain_models import code, judge, samples_of, signature, step, y_of
 
 from serve.workbench.conversion.gate.tallies import JudgedOutput, OutputTally
 from serve.workbench.conversion.report import GateStep
@@ -10,21 +10,20 @@ from serve.workbench.conversion.report import GateStep
 PICTURES = signature({"x": ("UINT8", (-1, 6, 6, 3))}, {"y": ("FP32", (-1, 6, 6, 3))})
 
 
-def standardised(inputs, rounding=0.0):
+def standardised(pixels, rounding=0.0):
     """Each picture without its mean, over its spread, as tf.image.per_image_standardization."""
-    x = inputs["x"].astype(np.float32) * np.float32(1 / 3)
+    x = pixels.astype(np.float32) * np.float32(1 / 3)
     mean = x.mean(axis=(1, 2, 3), keepdims=True) * np.float32(1 + rounding)
     spread = np.maximum(x.std(axis=(1, 2, 3), keepdims=True), np.float32(1 / np.sqrt(x[0].size)))
-    return {"y": ((x - mean) / spread).astype(np.float32)}
+    return ((x - mean) / spread).astype(np.float32)
 
 
-def rounded(inputs):
-    """The same in another order of adding: off by a rounding of the mean."""
-    return standardised(inputs, 4e-7)
+SOURCE = y_of(standardised)
+ROUNDED = y_of(lambda x: standardised(x, 4e-7))  # as in another order of adding
 
 
 def test_a_rounding_that_only_a_picture_of_one_colour_shows_passes():
-    verdict = judge(standardised, rounded, PICTURES)
+    verdict = judge(SOURCE, ROUNDED, PICTURES)
     assert verdict.passed, step(verdict, GateStep.NUMBERS).summary
     skipped = {
         one["input"]: one.get("skipped", "")
@@ -37,30 +36,28 @@ def test_a_rounding_that_only_a_picture_of_one_colour_shows_passes():
 def test_a_few_samples_of_one_colour_do_not_decide():
     given = np.random.default_rng(1).integers(0, 256, (40, 6, 6, 3)).astype(np.uint8)
     given[3] = 255
-    assert judge(standardised, rounded, PICTURES, samples=samples_of(given)).passed
+    assert judge(SOURCE, ROUNDED, PICTURES, samples=samples_of(given)).passed
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda inputs: standardised(inputs, 1e-3),
-        lambda inputs: {"y": standardised(inputs)["y"] * np.float32(1.001)},
-        lambda inputs: {"y": standardised(inputs)["y"][:, ::-1]},
+        lambda x: standardised(x, 1e-3),
+        lambda x: standardised(x) * np.float32(1.001),
+        lambda x: standardised(x)[:, ::-1],
     ],
     ids=["another mean", "another scale", "upside down"],
 )
 def test_a_wrong_model_of_pictures_is_refused_by_ordinary_ones(wrong):
-    assert code(judge(standardised, wrong, PICTURES)) == "numbers_differ"
+    assert code(judge(SOURCE, y_of(wrong), PICTURES)) == "numbers_differ"
 
 
 def test_a_nan_for_a_picture_of_one_colour_is_refused():
-    def divides(inputs):
-        x = inputs["x"].astype(np.float32)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            spread = np.where(x.std(axis=(1, 2, 3), keepdims=True) == 0, 0, 1)
-            return {"y": standardised(inputs)["y"] / np.where(spread, 1, np.float32(np.nan))}
+    def divides(x):
+        is_plain = x.astype(np.float32).std(axis=(1, 2, 3), keepdims=True) == 0
+        return np.where(is_plain, np.float32(np.nan), standardised(x))
 
-    assert code(judge(standardised, divides, PICTURES)) == "not_finite"
+    assert code(judge(SOURCE, y_of(divides), PICTURES)) == "not_finite"
 
 
 def test_the_largest_id_still_decides():
@@ -68,12 +65,12 @@ def test_the_largest_id_still_decides():
     table = np.random.default_rng(2).standard_normal((200, 3)).astype(np.float32)
     ids = signature({"x": ("INT32", (-1, 4))}, {"y": ("FP32", (-1, 4, 3))})
 
-    def looked_up(inputs, rows=200):
-        if inputs["x"].max(initial=0) > 199:
+    def looked_up(x, rows=200):
+        if x.max(initial=0) > 199:
             raise ValueError("beyond the table")
-        return {"y": table[np.minimum(inputs["x"], rows - 1)]}
+        return table[np.minimum(x, rows - 1)]
 
-    verdict = judge(looked_up, lambda inputs: looked_up(inputs, 199), ids)
+    verdict = judge(y_of(looked_up), y_of(lambda x: looked_up(x, 199)), ids)
     assert code(verdict) == "numbers_differ"
 
 

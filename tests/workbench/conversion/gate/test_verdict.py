@@ -1,11 +1,14 @@
 """The gate lets right models pass and refuses wrong ones, and says which is which."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from refusals import refusal
 from workbench.conversion.gate.plain_models import (
     DENSE,
     WEIGHTS,
+    bent,
     code,
     dense,
     judge,
@@ -13,6 +16,7 @@ from workbench.conversion.gate.plain_models import (
     signature,
     softmax,
     step,
+    y_of,
 )
 
 from serve.core.errors import ConversionFailed
@@ -32,11 +36,11 @@ def test_a_model_that_is_the_source_passes_every_step():
 
 
 def test_another_order_of_adding_passes():
-    def reordered(inputs):
-        parts = [inputs["x"][:, place : place + 1] * WEIGHTS[place] for place in (3, 1, 0, 2)]
-        return {"y": np.tanh(sum(parts)).astype(np.float32)}
+    def reordered(x):
+        parts = [x[:, place : place + 1] * WEIGHTS[place] for place in (3, 1, 0, 2)]
+        return np.tanh(sum(parts)).astype(np.float32)
 
-    assert judge(dense, reordered).passed
+    assert judge(dense, y_of(reordered)).passed
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-1, 1e-2, 1e-3])
@@ -57,11 +61,9 @@ def test_a_nan_that_the_source_does_not_give_is_refused():
     assert code(judge(dense, broken)) == "not_finite"
 
 
+@np.errstate(invalid="ignore", divide="ignore")
 def test_the_same_nan_in_both_passes():
-    def logarithm(inputs):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return {"y": np.log(inputs["x"][:, :3])}
-
+    logarithm = y_of(lambda x: np.log(x[:, :3]))
     assert judge(logarithm, logarithm).passed
 
 
@@ -77,83 +79,68 @@ def test_a_converted_model_that_raises_is_refused():
 
 
 def test_an_answer_of_another_shape_is_a_broken_contract():
-    verdict = judge(dense, lambda inputs: {"y": dense(inputs)["y"][:1]})
-    assert code(verdict) == "contract_differs"
+    assert code(judge(dense, y_of(lambda x: bent(x)[:1]))) == "contract_differs"
 
 
 def test_a_model_that_clips_only_large_values_is_seen_by_large_inputs():
-    def linear(inputs, most=np.inf):
-        return {"y": np.clip(inputs["x"] @ WEIGHTS, -most, most)}
-
-    assert code(judge(linear, lambda inputs: linear(inputs, 60))) == "numbers_differ"
+    linear = y_of(lambda x: x @ WEIGHTS)
+    clipped = y_of(lambda x: np.clip(x @ WEIGHTS, -60, 60))
+    assert code(judge(linear, clipped)) == "numbers_differ"
 
 
 def test_scores_that_a_sure_softmax_hides_are_seen_by_their_logarithm():
-    def sure(inputs, error=0.0):
-        scores = (30 * inputs["x"] @ WEIGHTS).astype(np.float64)
+    def sure(x, error=0.0):
+        scores = (30 * x @ WEIGHTS).astype(np.float64)
         scores[:, 0] *= 1 + error
         winner = scores.max(axis=-1, keepdims=True) + 20
-        return {"y": softmax(np.concatenate([winner, scores], axis=-1)).astype(np.float32)}
+        return softmax(np.concatenate([winner, scores], axis=-1)).astype(np.float32)
 
     wide = signature({"x": ("FP32", (-1, 4))}, {"y": ("FP32", (-1, 4))})
-    assert judge(sure, sure, wide).passed
-    verdict = judge(sure, lambda inputs: sure(inputs, 0.01), wide)
+    assert judge(y_of(sure), y_of(sure), wide).passed
+    verdict = judge(y_of(sure), y_of(lambda x: sure(x, 0.01)), wide)
     assert code(verdict) == "numbers_differ"
     assert "(log)" in step(verdict, GateStep.NUMBERS).summary
 
 
 def test_a_small_output_beside_a_large_one_in_one_tensor_is_judged_by_its_own_size():
-    def boxes(inputs, error=0.0):
-        y = dense(inputs)["y"] * np.float32([1000, 1000, 20])
-        return {"y": y + np.float32([0, 0, error])}
-
-    assert code(judge(boxes, lambda inputs: boxes(inputs, 0.04))) == "numbers_differ"
+    sizes = np.float32([1000, 1000, 20])
+    boxes = y_of(lambda x: bent(x) * sizes)
+    wrong = y_of(lambda x: bent(x) * sizes + np.float32([0, 0, 0.04]))
+    assert code(judge(boxes, wrong)) == "numbers_differ"
 
 
 def test_a_source_that_answers_differently_is_no_matter_of_the_conversion():
     rng = np.random.default_rng(0)
-
-    def noisy(inputs):
-        return {"y": dense(inputs)["y"] + rng.standard_normal(3).astype(np.float32)}
-
+    noisy = y_of(lambda x: bent(x) + rng.standard_normal(3).astype(np.float32))
     error = refusal(ConversionFailed, judge, noisy, dense)
     assert error.code == "not_deterministic" and "'y'" in error.why
 
 
 def test_a_rounding_that_flips_is_not_held_against_a_right_model():
-    def rounded(inputs, nudge=0.0):
-        y = (inputs["x"] @ WEIGHTS).astype(np.float64) * (1 + nudge)
-        return {"y": np.floor(y * 1000).astype(np.float32) / 1000}
+    def rounded(x, nudge=0.0):
+        y = (x @ WEIGHTS).astype(np.float64) * (1 + nudge)
+        return np.floor(y * 1000).astype(np.float32) / 1000
 
-    assert judge(rounded, lambda inputs: rounded(inputs, 1e-8)).passed
+    assert judge(y_of(rounded), y_of(lambda x: rounded(x, 1e-8))).passed
 
 
 def test_an_unsteady_model_is_refused_when_it_is_really_wrong():
-    def cancelling(inputs, error=0.0):
-        large = 1e4 + inputs["x"] @ WEIGHTS
-        return {"y": ((large - 1e4) * (1 + error)).astype(np.float32)}
-
-    def other(inputs):
-        return {"y": (np.float32(1e4) + inputs["x"][:, ::-1] @ WEIGHTS[::-1]) - np.float32(1e4)}
-
+    large = np.float32(1e4)
+    cancelling = y_of(lambda x: ((1e4 + x @ WEIGHTS) - 1e4).astype(np.float32))
+    other = y_of(lambda x: (large + x[:, ::-1] @ WEIGHTS[::-1]) - large)
+    wrong = y_of(lambda x: (((1e4 + x @ WEIGHTS) - 1e4) * 1.02).astype(np.float32))
     assert judge(cancelling, other).passed
-    assert code(judge(cancelling, lambda inputs: cancelling(inputs, 0.02))) == "numbers_differ"
+    assert code(judge(cancelling, wrong)) == "numbers_differ"
 
 
 def test_winners_of_almost_equal_scores_may_differ():
     picks = signature({"x": ("FP32", (-1, 4))}, {"y": ("INT64", (-1,))})
-
-    def pick(inputs):
-        return {"y": (inputs["x"] @ np.repeat(WEIGHTS[:, :1], 3, axis=1)).argmax(axis=-1)}
-
-    def wrong(inputs):
-        return {"y": (inputs["x"] @ WEIGHTS).argmax(axis=-1)}
-
-    def right(inputs):
-        return {"y": (inputs["x"].astype(np.float64) @ WEIGHTS).argmax(axis=-1)}
-
-    assert judge(wrong, right, picks).passed
-    assert code(judge(pick, wrong, picks)) == "numbers_differ"
+    close = np.repeat(WEIGHTS[:, :1], 3, axis=1)
+    pick = y_of(lambda x: (x @ WEIGHTS).argmax(axis=-1))
+    finer = y_of(lambda x: (x.astype(np.float64) @ WEIGHTS).argmax(axis=-1))
+    assert judge(pick, finer, picks).passed
+    of_others = y_of(lambda x: (x @ close).argmax(axis=-1))
+    assert code(judge(of_others, pick, picks)) == "numbers_differ"
 
 
 @pytest.mark.parametrize(
@@ -179,11 +166,8 @@ def test_another_signature_is_refused_before_anything_is_run(found, said):
 def test_channels_are_moved_for_the_inputs_that_are_named():
     last = signature({"x": ("FP32", (-1, 5, 6, 3))}, {"y": ("FP32", (-1, 3))})
     first = signature({"x": ("FP32", (-1, 3, 5, 6))}, {"y": ("FP32", (-1, 3))})
-
-    def mean_of(*axes):
-        return lambda inputs: {"y": inputs["x"].mean(axis=axes)}
-
-    verdict = judge(mean_of(1, 2), mean_of(2, 3), last, first, nchw=("x",))
+    source, converted = (y_of(partial(np.mean, axis=axes)) for axes in ((1, 2), (2, 3)))
+    verdict = judge(source, converted, last, first, nchw=("x",))
     assert verdict.passed and verdict.is_batched
     assert verdict.cases[0].inputs["x"].shape == (1, 3, 5, 6)
 
@@ -201,27 +185,22 @@ def test_a_generated_input_that_the_source_does_not_take_is_left_out_and_told():
 
 
 def test_a_dead_model_is_told():
-    def dead(inputs):
-        return {"y": np.zeros((len(inputs["x"]), 3), dtype=np.float32)}
-
+    dead, other = (y_of(lambda x, y=y: np.full((len(x), 3), y, np.float32)) for y in (0, 0.001))
     verdict = judge(dead, dead)
     assert verdict.passed
     assert any("'y' is the same for all" in one for one in verdict.warnings)
-    assert code(judge(dead, lambda inputs: {"y": dead(inputs)["y"] + np.float32(0.001)}))
+    assert code(judge(dead, other))
 
 
 def test_an_output_that_is_sure_of_everything_is_told():
-    def sure(inputs):
-        return {"y": (inputs["x"][:, :3] > 0.005).astype(np.float32)}
-
+    sure = y_of(lambda x: (x[:, :3] > 0.005).astype(np.float32))
     assert any("'y' is 0 or 1" in one for one in judge(sure, sure).warnings)
 
 
 def test_a_softmax_that_is_sure_of_usual_inputs_is_seen_by_small_ones():
-    def sure(inputs, error=0.0):
-        scores = (500 * inputs["x"] @ WEIGHTS).astype(np.float64) * (1 + error)
-        with np.errstate(under="ignore"):
-            return {"y": softmax(scores).astype(np.float32)}
+    @np.errstate(under="ignore")
+    def sure(x, error=0.0):
+        return softmax((500 * x @ WEIGHTS).astype(np.float64) * (1 + error)).astype(np.float32)
 
-    assert judge(sure, sure).passed
-    assert code(judge(sure, lambda inputs: sure(inputs, 0.002))) == "numbers_differ"
+    assert judge(y_of(sure), y_of(sure)).passed
+    assert code(judge(y_of(sure), y_of(lambda x: sure(x, 0.002)))) == "numbers_differ"
