@@ -108,11 +108,7 @@ def test_the_statistics_of_a_norm_stay_in_fp32():
             node("Div", "centred deviation", "normal"),
             node("MatMul", "normal w", "y"),
         ],
-        {
-            "w": floats(4, 4, scale=200),
-            "axes": np.array([-1]),
-            "epsilon": np.array(1e-12, np.float32),
-        },
+        {"w": floats(4, 4, scale=200), "axes": np.array([-1]), "epsilon": np.float32(1e-12)},
     )
     half = to_fp16(norm, [{"x": X}])
     assert type_of(half, "MatMul") == ["FLOAT16", "FLOAT16"]
@@ -146,18 +142,16 @@ def test_an_input_is_scaled_in_fp32_and_rounded_once():
 
 
 def branching() -> onnx.ModelProto:
-    branches = {
-        name: helper.make_graph([node(operator, "h k", name)], name, [], [value(name, FLOAT, None)])
+    branches = [
+        helper.make_graph([node(operator, "h k", name)], name, [], [value(name, FLOAT, None)])
         for name, operator in (("then", "Add"), ("other", "Mul"))
-    }
+    ]
     return model(
         [
             node("MatMul", "x w", "h"),
             node("ReduceSum", "h", "sum", keepdims=0),
             node("Greater", "sum zero", "is_more"),
-            node(
-                "If", "is_more", "one", then_branch=branches["then"], else_branch=branches["other"]
-            ),
+            node("If", "is_more", "one", then_branch=branches[0], else_branch=branches[1]),
             node("MatMul", "one w", "y"),
         ],
         {"w": floats(4, 4), "k": floats(4), "zero": np.array(0, np.float32)},
@@ -211,21 +205,11 @@ def test_recurrent_convolutional_and_indexed_models_run_in_fp16():
             node("BatchNormalization", "conv scale bias mean var", "even"),
             node("Clip", "even low high", "y"),
         ],
-        {
-            "table": floats(20, 4),
-            "w": floats(1, 12, 4),
-            "r": floats(1, 12, 3),
-            "b": floats(1, 24),
-            "zero": np.array([0]),
-            "back": np.array([1]),
-            "kernel": floats(2, 1, 2),
-            "scale": np.abs(floats(2)),
-            "bias": floats(2, seed=1),
-            "mean": floats(2, seed=2),
-            "var": np.abs(floats(2, seed=3)) + 0.5,
-            "low": np.array(-3, np.float32),
-            "high": np.array(3, np.float32),
-        },
+        {"table": floats(20, 4), "zero": np.array([0]), "back": np.array([1])}
+        | {"w": floats(1, 12, 4), "r": floats(1, 12, 3), "b": floats(1, 24)}
+        | {"kernel": floats(2, 1, 2), "scale": np.abs(floats(2)), "bias": floats(2, seed=1)}
+        | {"mean": floats(2, seed=2), "var": np.abs(floats(2, seed=3)) + 0.5}
+        | {"low": np.float32(-3), "high": np.float32(3)},
         inputs={"ids": (TensorProto.INT64, (5, "batch"))},
         outputs={"y": ("batch", 2, "n")},
     )
