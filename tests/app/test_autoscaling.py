@@ -249,13 +249,6 @@ async def test_calls_that_never_end_are_waited_for_only_so_long() -> None:
 
 
 @in_loop
-async def test_one_that_has_not_answered_yet_is_stopped_at_once() -> None:
-    async with starting() as scene:
-        scene.control.hint(1, "falling")
-        await scene.did("stop local-1", "notified local-0 +0")
-
-
-@in_loop
 async def test_a_hint_that_is_not_sure_takes_none_away_unless_people_allow_fewer() -> None:
     async with autoscaling(2) as scene:
         await scene.did("notified local-0 local-1 +0")

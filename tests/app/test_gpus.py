@@ -54,26 +54,13 @@ def told(gpus: Gpus, replica: Replica, readings: ReplicaScrape | None) -> dict[s
 DCGM_OF_ITS_POD = {"GPU-1": Gpu("dcgm", 0.4, sm_active=0.25)}
 
 
-@pytest.mark.parametrize(
-    ("replica", "readings", "told_of"),
-    [
-        pytest.param(
-            *(HERE, BUSY, {"GPU-1": Gpu("triton+dcgm", 0.5, sm_active=0.25)}),
-            id="what Triton does not tell of its own GPUs",
-        ),
-        pytest.param(ELSEWHERE, "", DCGM_OF_ITS_POD, id="those of its pod, by its host"),
-        pytest.param(DISCOVERED, "", DCGM_OF_ITS_POD, id="those of its pod, by its name"),
-        pytest.param(
-            *(HERE, None, DCGM_OF_ITS_POD | {"GPU-2": Gpu("dcgm", 0.9)}),
-            id="all of them where no pod is known",
-        ),
-    ],
-)
-def test_the_exporter_adds(
-    exporter: Threaded, replica: Replica, readings: str | None, told_of: dict[str, Gpu]
-) -> None:
+def test_the_exporter_adds_what_triton_does_not_tell(exporter: Threaded) -> None:
     gpus = Gpus(lambda _: exporter.url, nvml=Library({}))
-    assert told(gpus, replica, None if readings is None else read(readings)) == told_of
+    assert told(gpus, HERE, read(BUSY)) == {"GPU-1": Gpu("triton+dcgm", 0.5, sm_active=0.25)}
+    assert told(gpus, ELSEWHERE, read("")) == DCGM_OF_ITS_POD  # which is known by its host
+    assert told(gpus, DISCOVERED, read("")) == DCGM_OF_ITS_POD  # and here by its name
+    every = DCGM_OF_ITS_POD | {"GPU-2": Gpu("dcgm", 0.9)}
+    assert told(gpus, HERE, None) == every  # where no pod is known
 
 
 def test_an_exporter_that_tells_nothing_or_is_not_there_takes_nothing_away(

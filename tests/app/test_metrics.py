@@ -11,11 +11,8 @@ from app.scripted import Scripted, answer
 from loops import in_loop
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.app.internal_http import InternalConnection
 from serve.app.membership import calls_in_flight
-from serve.app.metrics import Scrape, Usage, answers, families, serving_metrics
-from serve.app.ports import listener
-from serve.app.probes import Probes
+from serve.app.metrics import Scrape, Usage, families
 from serve.core.errors import Unavailable
 
 TEXT = "# TYPE calls counter\ncalls_total 2\n# TYPE g gauge\ng 1\n"
@@ -68,22 +65,6 @@ async def test_scrapes_at_the_same_time_agree(tmp_path: Path) -> None:
     scrape = Scrape({"worker-0": path}, {}, dict)
     texts = await asyncio.gather(*(scrape.text() for _ in range(5)))
     assert {samples(text)["calls_total", ""] for text in texts} == {2}
-
-
-@in_loop
-async def test_only_the_path_of_the_metrics_serves_them() -> None:
-    port = listener("127.0.0.1", 0)
-    url = f"http://127.0.0.1:{port.getsockname()[1]}"
-    scrape = Scrape({}, {}, lambda: {"supervisor": os.getpid()})
-    async with serving_metrics(port, scrape, Probes({}, runs=lambda: True)):
-        while not await answers(url, "/metrics"):
-            pass  # the server is being started
-        async with InternalConnection(url) as line:
-            assert (await line.get("/")).status == 404
-            found = samples((await line.get("/metrics")).body)
-        assert ("servegate_process_open_files", "supervisor") in found
-    port.close()
-    assert not await answers(url, "/metrics")
 
 
 # --- what a process uses, as the kernel tells it --------------------------------------------------

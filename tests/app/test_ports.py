@@ -107,13 +107,6 @@ def test_a_reserved_port_takes_no_connection_from_its_listeners(port: int) -> No
                 serve_one(worker).close()
 
 
-def test_a_reserved_port_is_refused_to_programs_of_any_kind(port: int) -> None:
-    with reserve(LOOPBACK, port, "http-port"):
-        for options in ((), (socket.SO_REUSEADDR,)):
-            with pytest.raises(OSError, match="in use"), listening(port, *options):
-                pass
-
-
 def test_a_socket_in_the_state_folder_is_for_its_owner_and_replaces_an_old_one(
     tmp_path: Path,
 ) -> None:

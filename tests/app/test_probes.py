@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -75,19 +76,24 @@ def test_it_lives_while_the_parent_of_the_workers_runs_or_while_it_drains() -> N
 
 
 @in_loop
-async def test_probes_are_asked_on_the_metrics_port() -> None:
+async def test_the_metrics_port_serves_metrics_and_probes_and_nothing_else() -> None:
     port = listener("127.0.0.1", 0)
     probes = Probes({}, runs=lambda: True)
     url = f"http://127.0.0.1:{port.getsockname()[1]}"
-    async with serving_metrics(port, Scrape({}, {}, dict), probes), InternalConnection(url) as line:
+    scrape = Scrape({}, {}, lambda: {"supervisor": os.getpid()})
+    async with serving_metrics(port, scrape, probes), InternalConnection(url) as line:
         while not await answers(url, LIVE):
             pass  # the server is being started
+        assert (await line.get("/")).status == 404
+        text = (await line.get("/metrics")).body.decode()
+        assert 'servegate_process_open_files{source="supervisor"}' in text
         assert (await line.get(READY)).body == b"ok\n"
         probes.drain()
         said = await line.get(READY)
         assert said.status == 503 and said.body.startswith(b"draining: ")
         assert (await line.get(LIVE)).status == 200
     port.close()
+    assert not await answers(url, LIVE)
 
 
 @pytest.mark.parametrize("saved, said", [(False, "worker-0 has no snapshot yet"), (True, "ok")])

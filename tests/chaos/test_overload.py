@@ -11,18 +11,19 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-import grpc
 import harness
+import numpy as np
 import pytest
 import repositories
-from tritonclient.grpc import service_pb2
+import tritonclient.grpc.aio
+import tritonclient.http.aio
+from tritonclient.utils import InferenceServerException
 
 pytestmark = [pytest.mark.triton, pytest.mark.chaos]
 
 CAPACITY = 40.0  # calls per second
 NORMAL, OVERLOAD = 0.6 * CAPACITY, 3 * CAPACITY
 SECONDS = 60.0  # of overload
-INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 @dataclass
@@ -33,61 +34,36 @@ class Outcome:
     waits: list = field(default_factory=list)  # seconds of those that were answered
 
 
-class Http:
-    """Calls on connections that are kept; one that has waited long enough closes its connection."""
+REFUSED = ("429", "StatusCode.RESOURCE_EXHAUSTED")
 
-    def __init__(self, address):
-        self._host, port = address.split(":")
-        self._port = int(port)
-        self._idle = []
-        body = json.dumps(repositories.request("")).encode()
-        head = f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: {address}\r\n"
-        self._request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+class Client:
+    """Calls that wait only so long: over gRPC by a deadline, over HTTP until they disconnect."""
+
+    def __init__(self, module, url):
+        self._has_deadlines = module is tritonclient.grpc.aio
+        more = {} if self._has_deadlines else {"conn_limit": 10_000}
+        self._client = module.InferenceServerClient(url, **more)
+        tensor = module.InferInput("x", [1], "FP32")
+        tensor.set_data_from_numpy(np.zeros(1, np.float32))
+        self._inputs = [tensor]
 
     async def call(self, patience):
-        if self._idle:
-            reader, writer = self._idle.pop()
-        else:
-            reader, writer = await asyncio.open_connection(self._host, self._port)
+        deadline = {"client_timeout": patience} if self._has_deadlines else {}
         try:
-            async with asyncio.timeout(patience):
-                writer.write(self._request)
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-                await reader.readexactly(length)
+            async with asyncio.timeout(None if self._has_deadlines else patience):
+                await self._client.infer("slow", self._inputs, **deadline)
         except TimeoutError:
-            writer.close()
             return "late"
-        self._idle.append((reader, writer))
-        status = int(head.split()[1])
-        return {200: "answered", 429: "refused"}.get(status, f"HTTP {status}")
-
-    async def close(self):
-        for _, writer in self._idle:
-            writer.close()
-
-
-class Grpc:
-    """Calls on one connection, with deadlines."""
-
-    def __init__(self, address):
-        self._channel = grpc.aio.insecure_channel(address)
-        self._infer = self._channel.unary_unary(INFER)
-        message = service_pb2.ModelInferRequest(model_name="slow")
-        message.inputs.add(name="x", datatype="FP32", shape=[1])
-        message.raw_input_contents.append(bytes(4))
-        self._message = message.SerializeToString()
-
-    async def call(self, patience):
-        try:
-            await self._infer(self._message, timeout=patience)
-        except grpc.aio.AioRpcError as error:
-            known = {"RESOURCE_EXHAUSTED": "refused", "DEADLINE_EXCEEDED": "late"}
-            return known.get(error.code().name, f"{error.code().name}: {error.details()}")
+        except InferenceServerException as error:
+            if error.status() == "StatusCode.DEADLINE_EXCEEDED":
+                return "late"
+            is_refused = error.status() in REFUSED
+            return "refused" if is_refused else f"{error.status()}: {error.message()}"
         return "answered"
 
     async def close(self):
-        await self._channel.close()
+        await self._client.close()
 
 
 async def load(clients, rate, seconds, patience):
@@ -117,8 +93,8 @@ async def load(clients, rate, seconds, patience):
 
 async def phases(up, kinds, patience):
     """Normal load, overload, five seconds of rest, normal load; and the memory meanwhile."""
-    made = {"http": lambda: Http(up.http), "grpc": lambda: Grpc(up.grpc)}
-    clients = [made[kind]() for kind in kinds]
+    made = {"http": (tritonclient.http.aio, up.http), "grpc": (tritonclient.grpc.aio, up.grpc)}
+    clients = [Client(*made[kind]) for kind in kinds]
     await load(clients, NORMAL, 5.0, patience)
     overload = asyncio.create_task(load(clients, OVERLOAD, SECONDS, patience))
     await asyncio.sleep(10.0)

@@ -37,7 +37,6 @@ ARRAYS: dict[str, np.ndarray[Any, Any]] = {
     "INT64": np.array([-(2**63), 2**63 - 1], np.int64),
     "BYTES": np.array([b"", "naïve \U0001f40d".encode()], np.object_),
 }
-OF_UNKNOWN = [("unknown model", {"model": "nothing"}), ("unknown version", {"version": "9"})]
 PATIENCE = 30.0  # seconds; a bound
 
 
@@ -55,10 +54,8 @@ def binary() -> list[InferInput]:
     return made
 
 
-def request(
-    inputs: list[InferInput], *, model: str = "mirror", version: str = "", **more: Any
-) -> InferRequest:
-    return InferRequest(model, inputs, request_id="my-id", model_version=version or None, **more)
+def request(inputs: list[InferInput], *, model: str = "mirror", **more: Any) -> InferRequest:
+    return InferRequest(model, inputs, request_id="my-id", **more)
 
 
 def told(answer: InferResponse) -> dict[str, Any]:
@@ -95,6 +92,20 @@ async def settled(ask: Callable[[], Awaitable[bool]]) -> bool:
         await asyncio.sleep(0.1)
 
 
+async def inferred(infer: Callable[..., Awaitable[InferResponse]]) -> dict[str, Any]:
+    """Calls that both clients can make, of a version or a label where one is named."""
+    lists = listed(LISTS)
+    other = InferInput("other", [1], "FP32", [1.0])
+    return {
+        "lists": told(await infer(request(lists))),
+        "version 1": told(await infer(request(lists), "1")),
+        "label": told(await infer(request(lists), "stable")),
+        "unknown model": await failed(infer(request(lists, model="nothing"))),
+        "unknown version": await failed(infer(request(lists), "9")),
+        "unknown input": await failed(infer(request([other]))),
+    }
+
+
 async def over_rest(base: str) -> dict[str, Any]:
     """Everything that `InferenceRESTClient` can ask over v2."""
     async with InferenceRESTClient(RESTConfig(protocol="v2", timeout=PATIENCE)) as client:
@@ -103,13 +114,7 @@ async def over_rest(base: str) -> dict[str, Any]:
             path = asked.model_name + (f"/versions/{version}" if version else "")
             return await client.infer(base, asked, model_name=path)
 
-        everything = request(
-            binary(),
-            request_outputs=[
-                RequestedOutput(f"out_{kind}", {"binary_data": True}) for kind in ARRAYS
-            ],
-        )
-        other = InferInput("other", [1], "FP32", [1.0])
+        outputs = [RequestedOutput(f"out_{kind}", {"binary_data": True}) for kind in ARRAYS]
         return {
             "live": await client.is_server_live(base),
             "ready": await settled(lambda: client.is_server_ready(base)),
@@ -118,41 +123,32 @@ async def over_rest(base: str) -> dict[str, Any]:
             "label ready": await client.is_model_ready(base, "mirror/versions/stable"),
             "unknown label ready": await client.is_model_ready(base, "mirror/versions/other"),
             "unknown ready": await client.is_model_ready(base, "nothing"),
-            "lists": told(await infer(request(listed(LISTS)))),
-            "arrays": told(await infer(everything)),
-            "version 1": told(await infer(request(listed(LISTS)), "1")),
-            "label": told(await infer(request(listed(LISTS)), "stable")),
-            "unknown model": await failed(infer(request(listed(LISTS), model="nothing"))),
-            "unknown version": await failed(infer(request(listed(LISTS)), "9")),
-            "unknown input": await failed(infer(request([other]))),
+            "arrays": told(await infer(request(binary(), request_outputs=outputs))),
+            **await inferred(infer),
         }
 
 
 async def over_grpc(address: str) -> dict[str, Any]:
     """Everything that `InferenceGRPCClient` can ask, and metadata by KServe's own messages."""
     async with InferenceGRPCClient(address, timeout=PATIENCE) as client:
-        other = InferInput("other", [1], "FP32", [1.0])
+
+        async def infer(asked: InferRequest, version: str = "") -> InferResponse:
+            asked.model_version = version or None
+            return await client.infer(asked)
+
         said = {
             "live": await client.is_server_live(),
             "ready": await settled(client.is_server_ready),
             "model ready": await client.is_model_ready("mirror"),
             "unknown ready": await client.is_model_ready("nothing"),
-            "lists": told(await client.infer(request(listed(LISTS)))),
             "arrays": told(await client.infer(request(binary()))),
-            "version 1": told(await client.infer(request(listed(LISTS), version="1"))),
-            "label": told(await client.infer(request(listed(LISTS), version="stable"))),
-            "unknown input": await failed(client.infer(request([other]))),
+            **await inferred(infer),
         }
-        for name, asked in OF_UNKNOWN:
-            said[name] = await failed(client.infer(request(listed(LISTS), **asked)))
     async with grpc.aio.insecure_channel(address) as channel:
         stub = GRPCInferenceServiceStub(channel)
-        server = await stub.ServerMetadata(messages.ServerMetadataRequest(), timeout=PATIENCE)
-        model = await stub.ModelMetadata(
-            messages.ModelMetadataRequest(name="mirror"), timeout=PATIENCE
-        )
+        asked = messages.ModelMetadataRequest(name="mirror")
+        model = await stub.ModelMetadata(asked, timeout=PATIENCE)
         said["metadata"] = {
-            "server": server.name,
             "model": model.name,
             "versions": sorted(model.versions),
             "inputs": {one.name: [one.datatype, list(one.shape)] for one in model.inputs},

@@ -1,13 +1,11 @@
-"""Hints and live numbers of a whole gateway with one real Triton, and after a restart."""
+"""Hints of a whole gateway with one real Triton, and after a restart."""
 
 import asyncio
 import json
 import os
 import re
 import signal
-import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -18,7 +16,6 @@ from ports import free_ports
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
-SEVEN = (harness.ROOT / "examples/digits/seven.json").read_text()
 LEAST = 3  # more than there are, so that the number is no default
 HELD = "restarted"
 
@@ -98,36 +95,6 @@ def test_a_capacity_is_learned_from_calls_and_the_next_round_says_so(hinting: Hi
     text = hinting.up.metrics()
     for name in ("ready_replicas", "hint_reason", "model_calls_in_flight"):
         assert f"servegate_{name}{{" in text
-
-
-def samples(answer: Any) -> Iterator[dict[str, Any]]:
-    for line in answer:
-        if line.startswith(b"data: "):
-            yield json.loads(line.removeprefix(b"data: "))
-
-
-def test_calls_are_seen_as_they_happen_at_the_gateway_and_in_triton(hinting: Hinting) -> None:
-    with urllib.request.urlopen(f"{hinting.up.admin}/api/live/events", timeout=30) as answer:
-        seen = samples(answer)
-        next(one for one in seen if one["gateway"]["calls"] is not None)
-        hinting.call(1)
-        for sample in seen:
-            if sample["gateway"]["calls"]:
-                break
-            hinting.call(1)
-        if not sample["replicas"]["local-0"]["models"]["digits"]["requests"]:
-            sample |= {"replicas": next(seen)["replicas"]}  # Triton was read just before
-    assert sample["models"]["digits"]["versions"]["2"]["http"]["calls"] > 0
-    assert 0 < sample["gateway"]["p50"] <= sample["gateway"]["p99"]
-    assert sample["gateway"]["memory"] > 1e6
-    work = sample["replicas"]["local-0"]["models"]["digits"]
-    assert work["requests"] > 0 and work["batch"] >= 1 and work["compute"] > 0
-    assert sample["pools"]["default"]["desired"] == 1
-    (hint,) = [one for one in sample["hints"] if one["kind"] == "scaling"]
-    assert (hint["about"], hint["what"]) == ("default", "1 replica")
-    history = hinting.up.get("/api/live")
-    assert len(history["seconds"]) == len(history["gateway"]["calls"])
-    assert set(history["replicas"]) == {"local-0"}
 
 
 def test_every_way_reports_the_same_number(hinting: Hinting) -> None:

@@ -20,14 +20,17 @@ pytestmark = pytest.mark.triton
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
 
 
-def one_call(module, url):
+def seven(module):
+    """A picture, as a client takes it."""
     values = json.loads(SEVEN)["inputs"][0]
     tensor = module.InferInput("x", values["shape"], "FP32")
     tensor.set_data_from_numpy(np.array(values["data"], np.float32).reshape(values["shape"]))
-    with module.InferenceServerClient(url) as client:
-        while True:
-            reply = client.infer("digits", [tensor]).get_response()
-            yield reply["model_version"] if isinstance(reply, dict) else reply.model_version
+    return tensor
+
+
+def version_of(answer):
+    reply = answer.get_response()
+    return int(reply["model_version"] if isinstance(reply, dict) else reply.model_version)
 
 
 @pytest.mark.slow
@@ -40,11 +43,11 @@ def test_with_a_seed_exactly_the_expected_calls_land_on_each_version(tmp_path):
         draws = random.Random(7)  # worker 0 of a gateway started with --seed 7
         split = Split.of({1: 90, 2: 10})
         for module, url in ((tritonclient.http, seeded.http), (tritonclient.grpc, seeded.grpc)):
-            calls = one_call(module, url)
-            landed = [next(calls) for _ in range(100)]
-            calls.close()
-            assert landed == [str(split.choose(draws.random())) for _ in range(100)]
-            assert "2" in landed and "1" in landed
+            with module.InferenceServerClient(url) as client:
+                answers = [client.infer("digits", [seven(module)]) for _ in range(100)]
+            landed = [version_of(answer) for answer in answers]
+            assert landed == [split.choose(draws.random()) for _ in range(100)]
+            assert set(landed) == {1, 2}
 
 
 def test_20_route_changes_under_load_fail_no_call_and_reach_every_worker(gateway, tmp_path):
@@ -82,29 +85,23 @@ def test_20_route_changes_under_load_fail_no_call_and_reach_every_worker(gateway
 
 def versions_of(up, model, users, **also):
     """Which version answers each user: over HTTP, over gRPC, and on a gRPC stream."""
-    values = json.loads(SEVEN)["inputs"][0]
-    found = {}
+    found = {user: [] for user in users}
     for module, url in ((tritonclient.http, up.http), (tritonclient.grpc, up.grpc)):
-        tensor = module.InferInput("x", values["shape"], "FP32")
-        tensor.set_data_from_numpy(np.array(values["data"], np.float32).reshape(values["shape"]))
         with module.InferenceServerClient(url) as client:
             for user in users:
-                headers = {"x-user-id": user, **also}
-                reply = client.infer(model, [tensor], headers=headers).get_response()
-                version = reply["model_version"] if isinstance(reply, dict) else reply.model_version
-                found.setdefault(user, []).append(int(version))
+                answer = client.infer(model, [seven(module)], headers={"x-user-id": user, **also})
+                found[user].append(version_of(answer))
     for user in users:
+        answers = queue.SimpleQueue()
         with tritonclient.grpc.InferenceServerClient(up.grpc) as client:
-            answers = queue.SimpleQueue()
-            headers = {"x-user-id": user, **also}
-            put = answers.put
             client.start_stream(
-                lambda result, error, put=put: put((result, error)), headers=headers
+                lambda result, error, put=answers.put: put((result, error)),
+                headers={"x-user-id": user, **also},
             )
-            client.async_stream_infer(model, [tensor])
+            client.async_stream_infer(model, [seven(tritonclient.grpc)])
             answer, error = answers.get(timeout=30)
             assert error is None, error
-            found[user].append(int(answer.get_response().model_version))
+            found[user].append(version_of(answer))
             client.stop_stream()
     return found
 

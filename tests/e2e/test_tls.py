@@ -1,9 +1,10 @@
-"""TLS on every port of the real program: its clients, its log, and new certificates."""
+"""TLS on every port of the real program: its clients, shared memory, and new certificates."""
 
 import http.client
 import json
 import socket
 import ssl
+import time
 import urllib.request
 
 import harness
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+import tritonclient.utils.shared_memory as shared_memory
 from certificates import Authority
 from ports import free_ports
+from tritonclient.utils import InferenceServerException
 
 PATIENCE = 20.0
 SEVEN = (harness.ROOT / "examples/digits/seven.json").read_bytes()
@@ -70,20 +73,24 @@ def shown(port, context):
         return None
 
 
+def secured(guarded, module):
+    """Triton's client of the gateway with keys."""
+    ca, up = str(guarded.authority), guarded.up
+    if module is tritonclient.http:
+        url, options = f"localhost:{up.http_port}", {"ca_certs": ca}
+        return module.InferenceServerClient(url, ssl=True, ssl_options=options)
+    url = f"localhost:{up.grpc_port}"
+    return module.InferenceServerClient(url, ssl=True, root_certificates=ca)
+
+
 @pytest.mark.triton
 def test_unmodified_clients_get_their_digits_over_tls(guarded):
     up, key = guarded.up, guarded.keys["predictor"]
     shown = {"authorization": f"Bearer {key}"}
-    http_url, grpc_url = f"localhost:{up.http_port}", f"localhost:{up.grpc_port}"
-    trusted = {"ca_certs": str(guarded.authority)}
-    with tritonclient.http.InferenceServerClient(http_url, ssl=True, ssl_options=trusted) as client:
-        for count in (1, 8, 64):
-            classify(client, tritonclient.http, count, shown)
-    with tritonclient.grpc.InferenceServerClient(
-        grpc_url, ssl=True, root_certificates=str(guarded.authority)
-    ) as client:
-        for count in (1, 8, 64):
-            classify(client, tritonclient.grpc, count, shown)
+    for module in (tritonclient.http, tritonclient.grpc):
+        with secured(guarded, module) as client:
+            for count in (1, 8, 64):
+                classify(client, module, count, shown)
     kept = connected(up.http_port, guarded.context)
     for _ in range(2):
         kept.request("POST", "/v2/models/digits/infer", SEVEN + b" " * (3 << 20), shown)
@@ -112,3 +119,38 @@ def classify(client, module, count, headers):
     tensor.set_data_from_numpy(rows)
     answer = client.infer("digits", [tensor], headers=dict(headers))  # which the client adds to
     assert answer.as_numpy("probabilities").shape == (count, 10)
+
+
+def unregister(triton, region, **shown):
+    """Triton lets go of a region a moment after it has answered."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return triton.unregister_system_shared_memory(region, **shown)
+        except InferenceServerException as error:
+            assert "currently in use" in str(error) and time.monotonic() < end
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("protocol", ["http", pytest.param("grpc", marks=pytest.mark.slow)])
+def test_an_admin_key_uses_shared_memory_in_front_of_one_local_triton(guarded, protocol):
+    module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
+    shown = {"headers": {"authorization": f"Bearer {guarded.keys['admin']}"}}
+    name = f"/servegate_test_{guarded.up.http_port}"
+    region = shared_memory.create_shared_memory_region("r", name, 256)
+    try:
+        with secured(guarded, module) as triton:
+            row = np.zeros((1, 8, 8, 1), np.float32)
+            shared_memory.set_shared_memory_region(region, [row])
+            triton.register_system_shared_memory("r", name, 256, **shown)
+            as_json = {"as_json": True} if protocol == "grpc" else {}
+            assert "r" in json.dumps(triton.get_system_shared_memory_status(**as_json, **shown))
+            x = module.InferInput("x", row.shape, "FP32")
+            x.set_shared_memory("r", 256)
+            answer = triton.infer("digits", [x], **shown).as_numpy("probabilities")
+            assert answer.shape == (1, 10)
+            unregister(triton, "r", **shown)
+            with pytest.raises(InferenceServerException):
+                triton.infer("digits", [x], **shown)
+    finally:
+        shared_memory.destroy_shared_memory_region(region)

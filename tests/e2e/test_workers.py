@@ -1,7 +1,5 @@
 """Forked workers: what they share and use, and what the metrics say when one is replaced."""
 
-import os
-import signal
 import socket
 import urllib.request
 from functools import partial
@@ -25,12 +23,6 @@ def samples(up, name):
         for sample in family.samples
         if sample.name == name
     }
-
-
-def count(up):
-    families = text_string_to_metric_families(up.metrics())
-    named = (s for f in families for s in f.samples if s.name == "servegate_calls_total")
-    return sum(sample.value for sample in named)
 
 
 def call(up, times):
@@ -72,23 +64,3 @@ def test_a_worker_holds_no_database_no_onnx_no_tensorflow_and_no_templates(gatew
     forbidden = {"sqlalchemy", "alembic", "onnx", "onnxruntime", "tensorflow", "jinja2", "grpc"}
     forbidden |= {"aiohttp", "numpy", "tritonclient"}
     assert not loaded & forbidden
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_replaced_takes_no_counts_with_it(tmp_path):
-    with harness.up(tmp_path / "state", "--workers", "2") as up:
-        call(up, 60)
-        before = harness.until(lambda: count(up) >= 60 and count(up))
-        began = _began(up)
-        os.kill(up.children()["worker-0"], signal.SIGKILL)
-        looks = []
-        harness.until(
-            lambda: looks.append(count(up)) or _began(up) > began, what="a new worker counts"
-        )
-        assert min(looks) >= before
-        call(up, 20)
-        assert count(up) >= before + 20
-
-
-def _began(up):
-    return samples(up, "servegate_process_start_time_seconds").get("worker-0", 0)
