@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import ssl
 import subprocess
@@ -275,7 +276,6 @@ def shared(
     The process that has started the gateway stops it once nobody else uses it.
     """
     folder.mkdir(exist_ok=True)
-    (folder / "models").mkdir(exist_ok=True)
     record = folder / "ports.json"
     with (
         (folder / "starting").open("w") as starting,
@@ -287,6 +287,9 @@ def shared(
         if record.exists():
             gateway = RunningGateway(folder / "state", json.loads(record.read_text()))
         else:
+            for name in ("models", "state"):  # an earlier one may have ended with its last user
+                shutil.rmtree(folder / name, ignore_errors=True)
+            (folder / "models").mkdir()
             gateway = ending.enter_context(start(folder))
             record.write_text(json.dumps(gateway.numbers))
             ending.callback(record.unlink)
