@@ -53,9 +53,7 @@ def test_a_store_in_use_is_not_replaced_and_another_one_only_in_so_many_words(fo
     assert done.returncode == 0, done.stderr
 
 
-def test_nothing_is_restored_while_a_control_plane_leads(
-    folder: Path, postgresql: PostgresServer
-) -> None:
+def test_nothing_is_restored_below_a_leader(folder: Path, postgresql: PostgresServer) -> None:
     url = postgresql.new_database()
     leader = leadership_of(url, folder / "lock")
     assert asyncio.run(leader.try_acquire())

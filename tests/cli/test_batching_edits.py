@@ -206,9 +206,7 @@ def test_what_was_changed_before_stays_unless_it_is_said_or_reset() -> None:
     assert sent(present=present, reset=True, delay="0") == {"dynamic_batching": {}}
 
 
-def test_a_file_gives_fields_or_the_whole_configuration_and_flags_come_after_it(
-    tmp_path: Path,
-) -> None:
+def test_a_file_gives_fields_or_a_whole_configuration_and_flags_follow(tmp_path: Path) -> None:
     config = "dynamic_batching { }"
     file = tmp_path / "fields.json"
     file.write_text(json.dumps({"max_batch_size": 32, "dynamic_batching": None}))

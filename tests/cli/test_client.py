@@ -75,7 +75,7 @@ def test_what_a_terminal_would_obey_arrives_spelled_out() -> None:
         assert AdminClient(url).get("/api/models/m") == {"name": "m\\x1b]0;owned\\x07\\x9b2J"}
 
 
-def test_no_table_no_sentence_and_no_error_gives_orders_to_a_terminal(
+def test_nothing_that_is_printed_gives_orders_to_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     table(["name"], [[EVIL]])

@@ -121,7 +121,7 @@ def test_int8_that_nothing_would_verify_is_refused_before_any_work(tmp_path: Pat
     assert "simplifying" not in done.stderr and not (tmp_path / "repo").exists()
 
 
-def test_what_cannot_be_converted_ends_with_status_1_and_leaves_nothing(
+def test_what_cannot_be_converted_has_status_1_and_leaves_nothing(
     source: Path, tmp_path: Path
 ) -> None:
     where = ("--name", "m", "--out", tmp_path / "repo")

@@ -39,9 +39,7 @@ def test_a_load_is_played_with_the_policies_that_are_asked_for() -> None:
     assert last.startswith("5/5 steady, seed 1: ")
 
 
-def test_elsewhere_than_on_a_terminal_a_line_every_few_seconds_is_enough(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     now = iter([0.0, 1.0, 4.0, 5.0, 6.0])
     with SimulationProgress(LogTalk(), 4, lambda: next(now)) as progress:
         for seed in range(4):

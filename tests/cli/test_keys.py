@@ -119,9 +119,7 @@ def test_a_key_is_shown_everywhere_and_before_the_secret(tmp_path: Path) -> None
         assert authorization(url, path, settings) == f"Bearer {KEY}"
 
 
-def test_the_secret_is_shown_on_this_machine_and_to_the_control_plane_of_the_settings(
-    tmp_path: Path,
-) -> None:
+def test_the_secret_is_shown_here_and_to_the_control_plane_of_the_settings(tmp_path: Path) -> None:
     for url in (HERE, "http://localhost:9", "http://[::1]:8080/"):
         assert authorization(url, None, state(tmp_path)) == f"Bearer {SECRET}"
     settings = state(tmp_path, control="https://control.example:8080/")

@@ -51,9 +51,7 @@ def test_a_run_shows_a_table_and_leaves_a_report(url: str, tmp_path: Path) -> No
     assert {"servegate", "python", "locust"} <= set(report.versions) and report.machine
 
 
-def test_a_missed_objective_has_status_7_and_a_report_all_the_same(
-    url: str, tmp_path: Path
-) -> None:
+def test_a_missed_objective_has_status_7_and_a_report(url: str, tmp_path: Path) -> None:
     asked = ("--rate", 20, "--slo", "rate>100000,errors<50%", "--json")
     done = run(url, tmp_path, *asked)
     told = result(done)

@@ -57,9 +57,7 @@ def push(gateway: FakeGateway, *words: object) -> Done:
     return servegate("model", "push", *words, SERVEGATE_ADMIN_URL=gateway.url)
 
 
-def test_a_push_prints_the_version_and_says_how_to_go_on(
-    gateway: FakeGateway, folder: Path
-) -> None:
+def test_a_push_prints_its_version_and_the_next_step(gateway: FakeGateway, folder: Path) -> None:
     done = push(gateway, folder, "m", "--label", "candidate", "--tag", "k=v", "--reason", "why")
     assert (done.returncode, done.stdout) == (0, "m@1\n"), done.stderr
     assert "created version 1 of m" in done.stderr
@@ -73,9 +71,7 @@ def test_a_push_prints_the_version_and_says_how_to_go_on(
     assert "sent " not in again.stderr and gateway.commits[-1]["live"]
 
 
-def test_waiting_ends_with_what_serves_now_or_with_every_finding_on_a_line(
-    gateway: FakeGateway, folder: Path
-) -> None:
+def test_waiting_ends_with_what_serves_or_every_finding(gateway: FakeGateway, folder: Path) -> None:
     gateway.model["split"] = {"7": 1}
     gateway.looks = [
         {"recorded": "checked", "state": "checked"},
@@ -151,9 +147,7 @@ def test_a_push_that_was_ended_goes_on_where_it_stopped(
     assert "the gateway already has 12 MB of 20 MB" in done.stderr
 
 
-def test_ctrl_c_while_waiting_says_that_the_publication_goes_on(
-    gateway: FakeGateway, folder: Path
-) -> None:
+def test_ctrl_c_says_that_the_publication_goes_on(gateway: FakeGateway, folder: Path) -> None:
     gateway.looks = [{"recorded": "checked", "state": "checked"}]
     running = start(gateway, folder, "m", "--wait")
     assert running.stderr is not None

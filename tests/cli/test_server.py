@@ -70,9 +70,7 @@ def set_route(folder: Path, *words: str, **environment: str) -> Done:
     return servegate("route", "set", "m", "1=100", *words, folder=folder, **environment)
 
 
-def test_a_command_reaches_the_gateway_that_its_folder_configures(
-    folder: Path, gateway: Gateway
-) -> None:
+def test_a_command_reaches_the_gateway_of_its_folder(folder: Path, gateway: Gateway) -> None:
     for words in ("model ls", "replica ls", "route show m", "route set m 1=100"):
         (folder / "servegate.toml").write_text(f"admin_port = {port_of(gateway)}\n")
         done = servegate(*words.split(), folder=folder)

@@ -37,7 +37,7 @@ def test_a_log_hears_every_few_seconds_how_far_it_is(capsys: pytest.CaptureFixtu
     ]
 
 
-def test_programs_get_one_event_per_line_and_the_first_and_last_of_each_stage(
+def test_programs_get_the_first_and_last_event_of_each_stage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     events = JsonEvents(Clock())
@@ -101,7 +101,7 @@ def test_stages_of_another_machine_are_told_with_their_own_times() -> None:
     assert lines == ["   0.0 s  reading", "  12.0 s  writing"]
 
 
-def test_programs_get_every_event_of_a_child_but_its_last(
+def test_programs_get_all_events_of_a_child_but_its_last(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with stages(JsonEvents()) as tell:
@@ -135,7 +135,7 @@ def test_a_log_of_a_load_test_gets_a_line_every_few_seconds_and_anew_for_the_nex
     assert [each.partition("/")[0] for each in lines] == ["5", "10", "5"]
 
 
-def test_programs_get_every_progress_of_a_load_test_with_null_for_what_is_unknown(
+def test_progress_of_a_load_test_has_null_for_what_is_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with watching(JsonEvents()) as watch:

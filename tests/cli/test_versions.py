@@ -98,18 +98,14 @@ def test_a_pull_goes_on_with_what_is_missing(gateway: FakeGateway, tmp_path: Pat
     assert (tmp_path / "labels.txt").read_bytes() == b"a"
 
 
-def test_bytes_that_are_not_what_was_published_are_thrown_away(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
+def test_bytes_of_another_digest_are_thrown_away(gateway: FakeGateway, tmp_path: Path) -> None:
     sha256 = gateway.versions[1].record["files"][1]["sha256"]
     gateway.blobs[sha256] = b"mudel"
     assert refused(gateway, "pull", "m@1", "--out", tmp_path).code == "digest_mismatch"
     assert not list(tmp_path.rglob("model.onnx")) and not list(tmp_path.rglob(".pull-*"))
 
 
-def test_a_pull_overwrites_nothing_and_writes_nowhere_else(
-    gateway: FakeGateway, tmp_path: Path
-) -> None:
+def test_a_pull_overwrites_nothing_and_stays_inside(gateway: FakeGateway, tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("mine")
     assert exit_code(refused(gateway, "pull", "m@1", "--out", tmp_path)) == 5
     assert (tmp_path / "labels.txt").read_text() == "mine"

@@ -61,9 +61,7 @@ def ask(
     return send(application(one, readings=read), method, path, body=body, **headers)
 
 
-def test_models_are_listed_with_their_versions_and_shown_with_what_was_recorded(
-    tmp_path: Path,
-) -> None:
+def test_models_are_listed_and_shown_with_what_was_recorded(tmp_path: Path) -> None:
     one = plane(tmp_path)
     [model] = ask(one, "GET", "/api/models").json()
     assert (model["name"], model["state"], model["split"]) == ("m", "partial", {"2": 100})
@@ -208,9 +206,7 @@ def test_the_api_answers_under_its_own_names_and_no_others(tmp_path: Path) -> No
         assert answer.status_code == status, host
 
 
-def test_every_command_of_the_document_has_a_summary_and_every_body_an_example(
-    tmp_path: Path,
-) -> None:
+def test_every_operation_has_a_summary_and_every_body_an_example(tmp_path: Path) -> None:
     document = ask(plane(tmp_path), "GET", "/openapi.json").json()
     operations = [one for path in document["paths"].values() for one in path.values()]
     bodies = [one["requestBody"] for one in operations if "requestBody" in one]
@@ -239,9 +235,7 @@ def test_a_body_without_end_is_refused_before_it_fills_the_memory(
     assert "8388608 bytes" in body["what"] and body["try_this"] == ""
 
 
-def test_a_body_of_another_content_type_is_refused_with_the_header_that_is_missing(
-    tmp_path: Path,
-) -> None:
+def test_a_body_of_another_content_type_is_told_the_missing_header(tmp_path: Path) -> None:
     app = application(plane(tmp_path))
     for kind in ("", "text/plain", "application/x-www-form-urlencoded"):
         headers = {"content-type": kind} if kind else {}

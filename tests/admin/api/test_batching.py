@@ -147,9 +147,7 @@ def test_everything_that_is_known_is_told(tmp_path: Path) -> None:
     assert (page["is_enough"], page["hints"], page["parts"]) == (True, [], None)
 
 
-def test_what_was_never_called_is_told_with_zeros_and_what_is_not_there_is_not_found(
-    tmp_path: Path,
-) -> None:
+def test_what_was_never_called_is_zeros_and_what_is_not_there_not_found(tmp_path: Path) -> None:
     app = admin(watched.plain(tmp_path))
     page = send(app, "GET", BATCHING).json()
     assert (page["window"]["calls"], page["window"]["batches"]) == (0, [])

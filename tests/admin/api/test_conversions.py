@@ -135,9 +135,7 @@ def test_the_report_is_read_by_programs_and_by_people(api: Api) -> None:
     api.play(scenario)
 
 
-def test_jobs_are_listed_and_one_without_a_report_and_an_unknown_one_are_not_found(
-    api: Api,
-) -> None:
+def test_jobs_are_listed_and_unknown_ones_and_missing_reports_not_found(api: Api) -> None:
     async def scenario(client: Client) -> None:
         await api.until(client, await api.begin(client, GOOD))
         api.one.scene.wall.now += 1

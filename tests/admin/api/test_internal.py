@@ -132,9 +132,7 @@ def test_a_worker_waits_for_the_next_generation(tmp_path: Path) -> None:
     assert asyncio.run(scenario()) == before + 1
 
 
-def test_what_other_answers_have_said_is_in_the_snapshot_that_is_asked_for_next(
-    tmp_path: Path,
-) -> None:
+def test_the_next_snapshot_has_what_other_answers_have_said(tmp_path: Path) -> None:
     scene = SnapshotScene(tmp_path)
     store, publisher = scene.plane.store, scene.plane.publisher
 

@@ -145,9 +145,7 @@ def test_a_call_that_wakes_a_pool_is_told_in_every_open_stream_of_it_and_no_othe
 
 
 @pytest.mark.parametrize("method", ["StreamIsActive", "StreamMetricSpec"])
-def test_a_stream_stays_open_without_news_and_ends_well_when_the_service_closes(
-    method: str,
-) -> None:
+def test_a_stream_stays_open_and_ends_well_when_the_service_closes(method: str) -> None:
     async def act() -> grpc.StatusCode:
         async with serving(board(told())) as (scaler, channel):
             scaled = ScaledObject(channel, pool="default")

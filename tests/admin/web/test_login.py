@@ -46,9 +46,7 @@ def test_the_secret_opens_the_api_for_the_session_only(tmp_path: Path) -> None:
     assert play(app, scenario) == [401, 303, 200, 401]
 
 
-def test_the_cookie_is_for_this_site_and_no_script_and_nobody_is_sent_to_another(
-    tmp_path: Path,
-) -> None:
+def test_the_cookie_is_for_this_site_alone_and_nobody_is_sent_to_another(tmp_path: Path) -> None:
     app = closed(tmp_path)
     evil = ("//evil.example", "/\\evil.example", "https://evil.example", "evil", "/a\nb", "")
     for wanted in evil:

@@ -79,9 +79,7 @@ def test_ports_of_the_gateways_machine_are_shown_as_the_reader_reaches_them() ->
         assert _from_there(url, URL(page)) == seen, page
 
 
-def test_the_upload_page_names_the_command_and_proposes_the_name_of_a_known_model(
-    tmp_path: Path,
-) -> None:
+def test_the_upload_page_names_the_command_and_proposes_a_known_model(tmp_path: Path) -> None:
     pages = Pages(tmp_path)
     plain = pages.get("/upload").text.partition("<noscript>")[2].partition("</noscript>")[0]
     assert "servegate model push" in plain
@@ -93,9 +91,7 @@ def test_the_upload_page_names_the_command_and_proposes_the_name_of_a_known_mode
     assert "<script>alert" not in text
 
 
-def test_the_live_page_has_its_parts_and_a_pick_of_all_models_that_a_link_may_choose(
-    tmp_path: Path,
-) -> None:
+def test_the_live_page_has_its_parts_and_a_pick_of_all_models(tmp_path: Path) -> None:
     app = site_over(tmp_path)
     answer = got(app, "/live")
     assert answer.status_code == 200

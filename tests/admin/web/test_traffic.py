@@ -90,9 +90,7 @@ def test_changes_of_other_models_are_neither_shown_nor_gone_back_to(pages: Pages
     assert pages.post(f"/traffic/m/rollback/{other}").status_code == 404
 
 
-def test_hostile_reasons_are_only_text_with_their_control_characters_spelled_out(
-    pages: Pages,
-) -> None:
+def test_hostile_reasons_are_text_with_control_characters_spelled_out(pages: Pages) -> None:
     evil = "<script>alert(1)</script>\x1b[2Jbecause\u202e"
     pages.post("/traffic/m/split", weight__1=1, reason=evil)
     text = pages.get("/traffic/m").text
