@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
-from admin.api.admin_scene import application, plane
+from admin.api.admin_scene import application, assert_error, plane, send
 from builders import until
 from control.live.advised import Advised, told, tune
 from control.live.watched import Scene
 
 from serve.admin.api.live import LiveView, events
 from serve.app.http_server import HttpServer
-from serve.control.live.sampler import LiveSampler, Viewer
+from serve.control.live.sampler import MOST_VIEWERS, LiveSampler, Viewer
 
 
 class Watched:
@@ -111,6 +111,15 @@ def test_each_event_is_one_sample_and_the_first_may_be_the_history(tmp_path: Pat
     assert second["replicas"]["a"]["state"] == "up"
     assert named == "event: history" and LiveView.model_validate(whole)
     assert "viewers=2" in during
+
+
+def test_too_many_viewers_are_told_so(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    with contextlib.ExitStack() as stack:
+        for _ in range(MOST_VIEWERS):
+            stack.enter_context(watched.live.watching())
+        answer = send(watched.app, "GET", "/api/live/events")
+    assert "already 200 viewers" in assert_error(answer, 503, "unavailable")["what"]
 
 
 def test_a_stream_without_samples_is_kept_alive() -> None:
