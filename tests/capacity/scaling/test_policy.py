@@ -58,13 +58,12 @@ def followed(
     ready: int,
     state: PolicyState | None = None,
     begins: float = 1000.0,
-    **more: Any,
 ) -> list[ReplicaHint]:
     """The hints tick by tick, for a pool that always becomes what they say."""
     state, hints = state or settled(), list[ReplicaHint]()
     for tick, rate in enumerate(rates):
         at = begins + tick * TICK
-        seen = pool(model(rate=rate, holding=ready), at=at, ready=ready, **more)
+        seen = pool(model(rate=rate, holding=ready), at=at, ready=ready)
         state, found = decide(state, seen, WIDE)
         hints.append(found)
         ready = found.desired
@@ -104,7 +103,7 @@ def test_one_step_brings_no_more_than_twice_or_four_more() -> None:
 
 
 def test_fewer_are_wanted_only_when_no_more_was_needed_for_minutes() -> None:
-    hints = followed([640.0, *[150.0] * 59], ready=8, cold_start=0.0)
+    hints = followed([640.0, *[150.0] * 59], ready=8)
     held = int(HELD / TICK)
     assert set(desired(hints[:held])) == {8}
     assert hints[held + 4].desired == 4
