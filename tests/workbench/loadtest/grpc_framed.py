@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, Self
+from typing import Any
 
 import gevent
 from grpc_wire import DATA, Frame, Peer, settings, window
 from grpc_wire import Triton as Answering
 from workbench.loadtest.driving_scene import Ends
+from workbench.loadtest.scripted import InThread
 
 from serve.workbench.loadtest.bodies import path_of
 from serve.workbench.loadtest.engine.grpc_unary import UnarySender, unary_sender
@@ -24,30 +24,24 @@ Act = Callable[["Framed", Peer, int], None]
 """What to do when a call has come: on this connection, as this stream."""
 
 
-class Framed(Answering):
+class Framed(InThread, Answering):
     """The server, from `with` to its end. `calls` are the streams as they came."""
 
     def __init__(
         self, *acts: Act, greeting: bytes | None = None, gives_credit: bool = False
     ) -> None:
         """Each call takes the next act; when all are taken, calls are answered."""
-        super().__init__()
+        InThread.__init__(self)
+        Answering.__init__(self)
         self.greeting = settings() if greeting is None else greeting
-        self.loop = asyncio.new_event_loop()
         self._acts = list(acts)
         self._gives_credit = gives_credit
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self.start(), self.loop).result(30)
-        return self
+    async def _open(self) -> None:
+        await self.start()
 
-    def __exit__(self, *exc: object) -> None:
-        self.loop.call_soon_threadsafe(self.close)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+    async def _shut(self) -> None:
+        self.close()
 
     @property
     def address(self) -> str:

@@ -14,9 +14,10 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from enum import Enum, auto
-from typing import Self
+from typing import Any, Self
 
 
 class Ending(Enum):
@@ -49,118 +50,96 @@ def answer(
     return "\r\n".join((*lines, "", "")).encode() + body
 
 
-class Scripted:
-    """The server, from `with` to its end. `calls` are the requests as they came, head and body."""
+class InThread:
+    """A server whose event loop runs in a thread, from `with` to its end."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.do(self._open())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.do(self._shut())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def do(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=30)
+
+    async def _open(self) -> None: ...
+
+    async def _shut(self) -> None: ...
+
+
+class Scripted(InThread):
+    """The server. `calls` are the requests as they came, head and body."""
 
     def __init__(
         self,
         *,
         acts: Sequence[Act] = (),
         service: float = 0.0,
-        reply: bytes = b"",
         tls: ssl.SSLContext | None = None,
         eager: bool = False,
     ) -> None:
-        """`eager`: it acts when a head has come, and reads no body."""
+        """`eager`: it acts when a head has come, and passes over the body."""
+        super().__init__()
         self._acts = list(acts)
-        self._default: Act = (service, reply or answer())
+        self._default: Act = (service, answer())
         self._tls = tls
-        self.is_eager = eager
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self.links: set[_Link] = set()
+        self._is_eager = eager
+        self._links: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
         self.calls: list[bytes] = []
         self.connections = 0
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._do(self._listen())
-        return self
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
-    def __exit__(self, *_: object) -> None:
-        self._do(self._stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    async def _shut(self) -> None:
+        self._server.close()
+        for task in tuple(self._links):
+            assert task is not None
+            task.cancel()
 
     def close_idle(self) -> None:
         """Close every connection, in order, as a server does whose keep-alive time is over."""
 
         async def close() -> None:
-            for link in tuple(self.links):
-                link.end(CLOSE)
+            for writer in self._links.values():
+                writer.close()
 
-        self._do(close())
+        self.do(close())
 
-    def next_act(self, request: bytes) -> Act:
-        """What the call that has just come gets."""
-        self.calls.append(request)
-        return self._acts.pop(0) if self._acts else self._default
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._links[asyncio.current_task()] = writer
+        with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            while not writer.is_closing():
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length:")[2].split()[0])
+                body = b"" if self._is_eager else await reader.readexactly(length)
+                self.calls.append(head + body)
+                for step in self._acts.pop(0) if self._acts else self._default:
+                    await self._act(step, writer)
+                while self._is_eager and await reader.read(1 << 16):
+                    pass
+        writer.close()
+        del self._links[asyncio.current_task()]
 
-    def _do(self, work: asyncio._CoroutineLike[None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
-
-    async def _listen(self) -> None:
-        def welcome() -> _Link:
-            self.connections += 1
-            return _Link(self, self._loop.call_later)
-
-        self._server = await self._loop.create_server(
-            welcome, sock=self._listener, ssl=self._tls, backlog=1024
-        )
-
-    async def _stop(self) -> None:
-        self._server.close()
-        for link in tuple(self.links):
-            link.end(RESET)
-
-
-class _Link(asyncio.Protocol):
-    def __init__(self, owner: Scripted, later: Callable[..., asyncio.TimerHandle]) -> None:
-        self._owner = owner
-        self._later = later
-        self._came = b""
-        self._is_deaf = False
-        self._transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._owner.links.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._owner.links.discard(self)
-
-    def data_received(self, data: bytes) -> None:
-        if self._is_deaf:
-            return
-        self._came += data
-        head, end, body = self._came.partition(b"\r\n\r\n")
-        if not end:
-            return
-        length = int(head.lower().partition(b"content-length:")[2].split()[0])
-        if len(body) >= length or self._owner.is_eager:
-            self._is_deaf = self._owner.is_eager
-            request, self._came = self._came, b""
-            self._go_on(list(self._owner.next_act(request)))
-
-    def end(self, how: Ending) -> None:
-        if how is RESET:
-            sock = self._transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self._transport.abort()
+    async def _act(self, step: bytes | float | Ending, writer: asyncio.StreamWriter) -> None:
+        if isinstance(step, bytes):
+            writer.write(step)
+        elif isinstance(step, float):
+            await asyncio.sleep(step)
+        elif step is CLOSE:
+            writer.close()
         else:
-            self._transport.close()
-
-    def _go_on(self, steps: list[bytes | float | Ending]) -> None:
-        while steps:
-            step = steps.pop(0)
-            if isinstance(step, float):
-                self._later(step, self._go_on, steps)
-                return
-            if isinstance(step, Ending):
-                self.end(step)
-            else:
-                self._transport.write(step)
+            sock = writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()

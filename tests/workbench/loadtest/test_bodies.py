@@ -158,17 +158,16 @@ def test_numbers_begin_again_before_they_reach_the_marker(protocol: LaneProtocol
     assert again == sequence_body(made.body, marker, protocol, 0)
 
 
-@pytest.mark.parametrize("name", ["body", "first", "last", "only"])
-def test_flags_say_where_in_its_sequence_a_call_is(name: str) -> None:
-    flags = (name in ("first", "only"), name in ("last", "only"))
-    for protocol in (LaneProtocol.HTTP_JSON, LaneProtocol.HTTP_BINARY):
-        made = payload(protocol)
-        length = int(dict(made.headers).get("Inference-Header-Content-Length", len(made.body)))
-        said = json.loads(getattr(made, name)[:length])["parameters"]
-        assert (said["sequence_start"], said["sequence_end"]) == flags
-    message = pb.ModelInferRequest.FromString(getattr(payload(LaneProtocol.GRPC), name))
-    said = message.parameters
-    assert (said["sequence_start"].bool_param, said["sequence_end"].bool_param) == flags
+def test_flags_say_where_in_its_sequence_a_call_is() -> None:
+    for name in ("body", "first", "last", "only"):
+        flags = (name in ("first", "only"), name in ("last", "only"))
+        for made in (payload(JSON), payload(BINARY)):
+            length = int(dict(made.headers).get("Inference-Header-Content-Length", len(made.body)))
+            found = json.loads(getattr(made, name)[:length])["parameters"]
+            assert (found["sequence_start"], found["sequence_end"]) == flags
+        message = pb.ModelInferRequest.FromString(getattr(payload(GRPC), name))
+        found = message.parameters
+        assert (found["sequence_start"].bool_param, found["sequence_end"].bool_param) == flags
 
 
 def test_tensorflow_serving_has_no_sequences() -> None:

@@ -67,7 +67,7 @@ def as_tfserving(**outputs: Array) -> Body:
     return json.dumps({"predictions": rows}).encode(), None
 
 
-EVERY = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("protocol", "encode"),
     [
         (LaneProtocol.HTTP_JSON, as_json),
@@ -78,9 +78,6 @@ EVERY = pytest.mark.parametrize(
         (LaneProtocol.TFSERVING, as_tfserving),
     ],
 )
-
-
-@EVERY
 def test_an_answer_is_right_if_each_row_has_its_class(protocol: LaneProtocol, encode: Any) -> None:
     numbers = np.array([7, 3])
     both = encode(x=SCORES[::-1], y=SCORES)
@@ -103,18 +100,13 @@ def test_an_answer_is_right_if_each_row_has_its_class(protocol: LaneProtocol, en
         assert outcome(protocol, body, expected, output) == wanted, f"row {number}"
 
 
-@pytest.mark.parametrize(
-    ("scores", "expected", "wanted"),
-    [
+def test_the_class_of_a_row_is_its_highest_number() -> None:
+    for scores, expected, wanted in (
         (np.array([[np.nan, 0.1, 0.2], [0.3, np.nan, 0.2]], np.float32), (2, 0), RIGHT),
         (SCORES[0], (1,), RIGHT),  # a single row without a batch dimension
         (np.array([[b"cat"], [b"dog"]], object), (0, 0), WRONG),
-    ],
-)
-def test_the_class_of_a_row_is_its_highest_number(
-    scores: Array, expected: tuple[int, ...], wanted: str
-) -> None:
-    assert outcome(LaneProtocol.GRPC, as_grpc(y=scores), expected) == wanted
+    ):
+        assert outcome(LaneProtocol.GRPC, as_grpc(y=scores), expected) == wanted
 
 
 def test_an_answer_that_is_repeated_stays_what_it_was() -> None:
@@ -128,19 +120,14 @@ def test_an_answer_that_is_repeated_stays_what_it_was() -> None:
     assert check(payload, body[0], 3) == MALFORMED
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        {"predictions": [[0.1, 0.9], [0.2]]},
-        {"predictions": [{"y": [0.1, 0.9]}, {"x": [0.2]}]},
-        {"predictions": [{"y": [0.1, 0.9]}, 3]},
-        {"error": "no"},
-    ],
-)
-def test_rows_that_do_not_match_are_malformed(page: Any) -> None:
-    assert outcome(LaneProtocol.TFSERVING, (json.dumps(page).encode(), None), (1, 0)) == MALFORMED
-
-
-def test_columns_of_tensorflow_serving_are_read_too() -> None:
-    for page in ({"outputs": SCORES.tolist()}, {"outputs": {"y": SCORES.tolist(), "z": [1]}}):
-        assert outcome(LaneProtocol.TFSERVING, (json.dumps(page).encode(), None), (1, 0)) == RIGHT
+def test_rows_of_tensorflow_serving_have_to_match_and_columns_are_read_too() -> None:
+    for page, wanted in (
+        ({"predictions": [[0.1, 0.9], [0.2]]}, MALFORMED),
+        ({"predictions": [{"y": [0.1, 0.9]}, {"x": [0.2]}]}, MALFORMED),
+        ({"predictions": [{"y": [0.1, 0.9]}, 3]}, MALFORMED),
+        ({"error": "no"}, MALFORMED),
+        ({"outputs": SCORES.tolist()}, RIGHT),
+        ({"outputs": {"y": SCORES.tolist(), "z": [1]}}, RIGHT),
+    ):
+        body = json.dumps(page).encode()
+        assert outcome(LaneProtocol.TFSERVING, (body, None), (1, 0)) == wanted, page

@@ -1,6 +1,6 @@
 """The sender of gRPC streams against a scripted server, and sockets that misbehave; TLS of both.
 
-What unary calls do is in `test_grpc_frames.py` and `test_grpc_links.py`, without a child process.
+What unary calls do is in `test_grpc_unary.py`, without a child process.
 At the end, both senders call a real Triton.
 """
 

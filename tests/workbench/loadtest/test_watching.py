@@ -81,17 +81,14 @@ def test_the_gateways_time_is_of_this_model_and_this_run() -> None:
     assert times.added == pytest.approx(0.001)
 
 
-@pytest.mark.parametrize(
-    ("after", "requests"),
-    [
+def test_nothing_is_added_where_the_difference_means_nothing() -> None:
+    for after, requests in (
         (gateway_text(100, 0.4), 80),  # Triton answered other calls too
         (gateway_text(100, 0.4, messages=50), 100),  # messages of streams
         (gateway_text(100, 0.2), 100),  # less than Triton's own time
-    ],
-)
-def test_nothing_is_added_where_the_difference_means_nothing(after: str, requests: int) -> None:
-    times = gateway(gateway_text(), after, requests=requests, mean=0.003)
-    assert times is not None and times.added is None
+    ):
+        times = gateway(gateway_text(), after, requests=requests, mean=0.003)
+        assert times is not None and times.added is None
 
 
 def test_errors_and_retries_are_those_of_the_run() -> None:
@@ -143,11 +140,9 @@ def test_a_bare_triton_tells_its_queue_and_its_gpus() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("host", "here"), [("127.0.0.1", True), ("[::1]", True), ("localhost", True), ("gpu-1", False)]
-)
-def test_only_loopback_is_this_machine(host: str, here: bool) -> None:
-    assert is_here(host) is here
+def test_only_loopback_is_this_machine() -> None:
+    hosts = {"127.0.0.1": True, "[::1]": True, "localhost": True, "gpu-1": False}
+    assert {host: is_here(host) for host in hosts} == hosts
 
 
 # --- changes --------------------------------------------------------------------------------------

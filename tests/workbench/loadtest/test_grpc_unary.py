@@ -1,12 +1,14 @@
 """The unary gRPC sender against servers that use HTTP/2's frames in every way they may.
 
-At the end: what heads and messages mean to it.
+Its connections: how many, when they end, and what becomes of calls. At the end: what heads and
+messages mean to it.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -17,10 +19,12 @@ from grpc_wire import (
     END_STREAM,
     HEADERS,
     PADDED,
+    RST_STREAM,
     Peer,
     answer,
     block,
     frame,
+    goaway,
     infer,
     message,
     reset,
@@ -30,15 +34,21 @@ from grpc_wire import (
 
 from serve.wire.hpack_blocks import literal
 from serve.workbench.loadtest.engine.grpc_answers import GrpcHeads, HeadFields, Versions, whole
-from serve.workbench.loadtest.record import BROKEN, MALFORMED, RIGHT, TIMED_OUT
+from serve.workbench.loadtest.plan import Payload
+from serve.workbench.loadtest.record import BROKEN, MALFORMED, NOT_CONNECTED, RIGHT, TIMED_OUT
 
 from .grpc_framed import (
+    PATIENCE,
     Act,
     Framed,
+    begin,
     call,
+    hold,
     says,
     sender,
+    together,
     told_of,
+    until,
 )
 
 OK_HEAD = block((":status", "200"), ("content-type", "application/grpc"))
@@ -180,6 +190,119 @@ def test_every_call_has_the_same_head(table: int) -> None:
         assert one.heads[0] | said == one.heads[0]
 
 
+# --- connections, time and ends -------------------------------------------------------------------
+
+
+def test_a_server_that_allows_few_streams_gets_more_connections() -> None:
+    waits = together(12)
+    with Framed(*[waits] * 12, greeting=settings(streams=3)) as server:
+        with sender(server.address, most=12) as through:
+            assert call(through, 12) == [(RIGHT, "1")] * 12
+            assert call(through, 12) == [(RIGHT, "1")] * 12
+        assert all(len(peer.streams) <= 1 + 3 * 6 for peer in server.peers)
+
+
+def test_no_more_calls_than_allowed_are_taken() -> None:
+    with Framed(hold) as server, sender(server.address) as through:
+        ends = begin(through)
+        assert not through.send(Payload(b""), b"", lambda *told: None)
+        through.sweep(time.monotonic() + 100)
+        assert ends.wait() == [(TIMED_OUT, "")]
+
+
+def test_calls_above_the_last_one_of_a_goaway_go_elsewhere() -> None:
+    came: list[tuple[Peer, int]] = []
+
+    def act(framed: Framed, peer: Peer, stream: int) -> None:
+        came.append((peer, stream))
+        if len(came) == 2:
+            (first, number), _ = came
+            first.send(goaway(number))
+            framed.loop.call_later(0.01, framed.answer, number, None, first)
+
+    with Framed(act, act) as server, sender(server.address, most=2) as through:
+        assert call(through, 2) == [(RIGHT, "1")] * 2
+        old = came[0][0]
+        before = len(old.streams)
+        assert call(through, 2) == [(RIGHT, "1")] * 2
+        assert len(old.streams) == before
+        until(lambda: old.is_closed)
+
+
+def test_a_refused_call_is_made_again_once() -> None:
+    refuse = says(lambda stream: reset(stream, 7))
+    assert told_of(refuse) == [(RIGHT, "1")]
+    assert told_of(refuse, refuse, rounds=2) == [(BROKEN, ""), (RIGHT, "1")]
+
+
+def test_a_connection_that_breaks_is_replaced_by_the_next_call() -> None:
+    def leave(framed: Framed, peer: Peer, stream: int) -> None:
+        peer.abort()
+
+    assert told_of(leave, leave, rounds=3) == [(BROKEN, ""), (BROKEN, ""), (RIGHT, "1")]
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", goaway(0), b""])
+def test_who_does_not_speak_http_2_is_not_connected(greeting: bytes) -> None:
+    def speak(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(greeting)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=speak, args=(listener,))
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with sender(address) as through:
+            assert call(through) + call(through) == [(NOT_CONNECTED, "")] * 2
+        thread.join()
+
+
+def test_a_server_that_never_speaks_is_left_when_its_time_is_over() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        sender(f"127.0.0.1:{listener.getsockname()[1]}") as through,
+    ):
+        ends = begin(through)
+        connection, _ = listener.accept()
+        through.sweep(time.monotonic() + 100)
+        assert ends.wait() == [(TIMED_OUT, "")]
+        with connection:
+            connection.settimeout(PATIENCE)
+            while connection.recv(1 << 16):
+                pass
+
+
+def test_a_call_over_its_time_is_forgotten_and_its_late_answer_dropped() -> None:
+    streams: list[int] = []
+
+    def remember(framed: Framed, peer: Peer, stream: int) -> None:
+        streams.append(stream)
+
+    with Framed(remember) as server, sender(server.address) as through:
+        ends = begin(through)
+        until(lambda: bool(streams))
+        through.sweep(time.monotonic() + 100)
+        assert ends.wait() == [(TIMED_OUT, "")]
+        server.loop.call_soon_threadsafe(server.answer, streams[0])
+        assert call(through) == [(RIGHT, "1")]
+        assert ends.told == [(TIMED_OUT, "")]
+        assert RST_STREAM not in server.kinds()
+
+
+def test_a_closed_sender_leaves_when_the_answers_have_come_and_tells_nothing() -> None:
+    streams: list[int] = []
+    with Framed(lambda framed, peer, stream: streams.append(stream)) as server:
+        with sender(server.address) as through:
+            ends = begin(through)
+            until(lambda: bool(streams))
+        assert not server.peer.is_closed
+        server.loop.call_soon_threadsafe(server.answer, streams[0])
+        until(lambda: server.peer.is_closed)
+        assert ends.told == []
+
+
 # --- heads and messages ---------------------------------------------------------------------------
 
 STATUS = literal(b"grpc-status", b"0")
@@ -197,11 +320,11 @@ def test_trailers_that_differ_in_the_calls_name_alone_are_read_once() -> None:
     assert all(each is read[0] for each in read)
 
 
-@pytest.mark.parametrize("name", [b"", b"n" * 126, b"n" * 127, b"n" * 300])
-def test_a_calls_name_of_any_length_hides_nothing(name: bytes) -> None:
-    heads = GrpcHeads()
-    for read in (STATUS + named(name) + DECISION, named(name) + STATUS + DECISION) * 2:
-        assert heads.learn(read, 0).decision == "2; by=split; generation=7"
+def test_a_calls_name_of_any_length_hides_nothing() -> None:
+    for length in (0, 126, 127, 300):
+        heads, name = GrpcHeads(), named(b"n" * length)
+        for read in (STATUS + name + DECISION, name + STATUS + DECISION) * 2:
+            assert heads.learn(read, 0).decision == "2; by=split; generation=7"
 
 
 def test_a_status_is_remembered_with_its_own_code_alone() -> None:
@@ -213,22 +336,12 @@ def test_a_status_is_remembered_with_its_own_code_alone() -> None:
         assert found.outcome == f"grpc_UNAVAILABLE:{code}"
 
 
-@pytest.mark.parametrize(
-    ("body", "version"),
-    [
-        (answer(), "1"),
-        (answer("m" * 200), "1"),
-        (b"\x12\x023!", "3!"),
-        (b"\x0a\x01m", ""),
-        (b"\x0a\x01m\x12\x09", ""),
-        (b"", ""),
-        (b"\xff" * 9, ""),
-    ],
-)
-def test_the_version_is_read_from_the_head_of_the_answer(body: bytes, version: str) -> None:
-    versions = Versions()
-    for _ in range(2):
-        assert versions.read(message(body), 5) == version
+def test_the_version_is_read_from_the_head_of_the_answer() -> None:
+    bodies = {answer(): "1", answer("m" * 200): "1", b"\x12\x023!": "3!"}
+    bodies |= dict.fromkeys((b"\x0a\x01m", b"\x0a\x01m\x12\x09", b"", b"\xff" * 9), "")
+    for body, version in bodies.items():
+        versions = Versions()
+        assert [versions.read(message(body), 5) for _ in range(2)] == [version] * 2, body
 
 
 def test_an_answer_is_one_message_in_any_number_of_pieces() -> None:

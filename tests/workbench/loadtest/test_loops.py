@@ -1,4 +1,4 @@
-"""Calls that start when they are meant to."""
+"""Calls that start when they are meant to, and users who wait for each answer before they call."""
 
 import itertools
 import math
@@ -20,16 +20,16 @@ from workbench.loadtest.driving_scene import (
 )
 
 from serve.workbench.loadtest.arrivals import intended
-from serve.workbench.loadtest.engine.driver import OpenLoop
+from serve.workbench.loadtest.engine.driver import ClosedLoop, OpenLoop, first_starts
 from serve.workbench.loadtest.engine.lane_calls import choices
 from serve.workbench.loadtest.engine.recorder import WindowRecorder
-from serve.workbench.loadtest.plan import Arrivals, Lane, LoadPlan, Payload, Spacing
+from serve.workbench.loadtest.plan import Arrivals, Closed, Lane, LoadPlan, Payload, Spacing
 from serve.workbench.loadtest.record import NEVER_STARTED, NOT_CONNECTED, RIGHT, CallKey, Record
 
 END = 10.0
 
 
-class Bench(LoopBench):
+class OpenBench(LoopBench):
     """An open loop over one lane."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Bench(LoopBench):
 
 
 def test_what_is_due_starts_at_once_and_the_next_is_told() -> None:
-    bench = Bench([1.0, 1.5, 3.0])
+    bench = OpenBench([1.0, 1.5, 3.0])
     assert bench.wake(0.5) == 1.0
     assert bench.starts() == []
     assert bench.wake(1.6) == 3.0
@@ -59,7 +59,7 @@ def test_what_is_due_starts_at_once_and_the_next_is_told() -> None:
 
 
 def test_a_latency_is_from_the_intended_start() -> None:
-    bench = Bench([1.0])
+    bench = OpenBench([1.0])
     bench.wake(1.25)
     bench.sender.end(at=2.0)
     cell = bench.record().windows[1].cells[CallKey(0, RIGHT, "")]
@@ -68,7 +68,7 @@ def test_a_latency_is_from_the_intended_start() -> None:
 
 
 def test_an_arrival_without_a_connection_waits_for_the_end_of_a_call() -> None:
-    bench = Bench([1.0, 2.0, 3.0], most=1)
+    bench = OpenBench([1.0, 2.0, 3.0], most=1)
     bench.wake(3.0)
     assert (bench.calls.in_flight, bench.calls.waiting) == (1, 2)
     bench.sender.end(at=4.0)
@@ -81,7 +81,7 @@ def test_an_arrival_without_a_connection_waits_for_the_end_of_a_call() -> None:
 
 
 def test_arrivals_start_in_order_even_if_a_connection_is_free_again() -> None:
-    bench = Bench([1.0, 2.0, 3.0], lane=lane_of(*map(Payload, (b"a", b"b", b"c"))), most=1)
+    bench = OpenBench([1.0, 2.0, 3.0], lane=lane_of(*map(Payload, (b"a", b"b", b"c"))), most=1)
     bench.wake(2.0)
     bench.sender.in_flight.clear()  # free, and nobody was told
     bench.wake(3.0)
@@ -91,7 +91,7 @@ def test_arrivals_start_in_order_even_if_a_connection_is_free_again() -> None:
 
 
 def test_what_waits_when_the_run_is_over_has_never_started() -> None:
-    bench = Bench([1.0, 2.0, 4.0, 9.0], most=2)
+    bench = OpenBench([1.0, 2.0, 4.0, 9.0], most=2)
     bench.wake(2.0)
     bench.loop.stop(END)
     assert bench.latencies(NEVER_STARTED) == pytest.approx([6.0, 1.0], rel=1e-3)
@@ -101,7 +101,7 @@ def test_what_waits_when_the_run_is_over_has_never_started() -> None:
 
 
 def test_a_failed_call_is_recorded_and_makes_room() -> None:
-    bench = Bench([1.0, 2.0], most=1)
+    bench = OpenBench([1.0, 2.0], most=1)
     bench.wake(2.0)
     bench.sender.end(at=2.5, outcome=NOT_CONNECTED)
     assert bench.starts() == [2.0, 2.5]
@@ -109,7 +109,7 @@ def test_a_failed_call_is_recorded_and_makes_room() -> None:
 
 
 def test_a_sequence_goes_on_when_a_call_of_it_has_ended() -> None:
-    bench = Bench([1.0], lane=sequence_lane(3))
+    bench = OpenBench([1.0], lane=sequence_lane(3))
     bench.wake(1.0)
     bench.sender.end(at=2.0)
     bench.sender.end(at=4.0, outcome=NOT_CONNECTED)
@@ -122,7 +122,7 @@ def test_a_sequence_goes_on_when_a_call_of_it_has_ended() -> None:
 
 
 def test_a_sequence_does_not_go_on_after_the_run() -> None:
-    bench = Bench([1.0], lane=sequence_lane(3))
+    bench = OpenBench([1.0], lane=sequence_lane(3))
     bench.wake(1.0)
     bench.loop.stop(END)
     bench.sender.end(at=11.0)
@@ -187,3 +187,117 @@ def test_a_run_ends_although_a_sender_forgets_a_call() -> None:
     sender = ScriptedSender(Clock())
     drive(plan, sender)
     assert len(sender.in_flight) == 5
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+
+class ClosedBench(LoopBench):
+    """A closed loop over one lane."""
+
+    def __init__(
+        self,
+        firsts: Sequence[float],
+        *,
+        think: float = 0.0,
+        period: float = 0.0,
+        most: int = 1000,
+        lane: Lane | None = None,
+    ) -> None:
+        super().__init__(10.0, lane=lane, most=most, from_start=True)
+        self.hastened: list[float] = []
+        self.loop = ClosedLoop(
+            [self.calls],
+            firsts=firsts,
+            choice=itertools.repeat(self.calls),
+            think=think,
+            period=period,
+            hasten=self.hastened.append,
+        )
+
+
+def test_a_user_calls_again_at_once_without_think_or_pace() -> None:
+    bench = ClosedBench([0.0])
+    bench.wake(0.0)
+    bench.sender.end(at=0.2)
+    bench.sender.end(at=0.3)
+    assert bench.starts() == [0.0, 0.2, 0.3]
+
+
+def test_a_user_thinks_after_an_answer() -> None:
+    bench = ClosedBench([0.0], think=2.0)
+    bench.wake(0.0)
+    bench.sender.end(at=1.0)
+    assert bench.hastened == [3.0]
+    assert bench.wake(2.9) == 3.0
+    bench.wake(3.0)
+    assert bench.starts() == [0.0, 3.0]
+
+
+def test_a_paced_user_keeps_the_time_between_starts() -> None:
+    bench = ClosedBench([0.0], period=1.0)
+    for second in range(3):
+        bench.wake(float(second))
+        bench.sender.end(at=second + 0.3)
+    assert bench.starts() == [0.0, 1.0, 2.0]
+    assert bench.hastened == [1.0, 2.0, 3.0]
+
+
+def test_a_latency_is_from_the_real_start_and_there_is_no_lag() -> None:
+    bench = ClosedBench([0.0, 0.0], most=1)
+    bench.wake(0.0)
+    assert bench.calls.waiting == 1
+    bench.sender.end(at=4.0)
+    bench.sender.end(at=4.5)
+    windows = record_of(bench.recorder).windows
+    key = CallKey(0, RIGHT, "")
+    assert windows[0].cells[key].latency.largest == pytest.approx(4.0, rel=1e-3)
+    assert windows[4].cells[key].latency.largest == pytest.approx(0.5, rel=1e-3)
+    assert all(not each.generator.lag.count for each in windows.values())
+
+
+def test_nobody_calls_after_the_run_and_nobody_has_waited_in_vain() -> None:
+    bench = ClosedBench([0.0, 0.0, 0.0], most=2)
+    bench.wake(0.0)
+    bench.loop.stop(10.0)
+    bench.sender.end(at=10.5)
+    bench.sender.end(at=11.0)
+    assert bench.starts() == [0.0, 0.0]
+    assert {key.outcome for _, key, _ in record_of(bench.recorder).cells()} == {RIGHT}
+
+
+def test_a_user_goes_through_a_whole_sequence_and_thinks_between_its_calls() -> None:
+    bench = ClosedBench([0.0], think=1.0, lane=sequence_lane(2))
+    for second in (0, 2, 4):
+        bench.wake(float(second))
+        bench.sender.end(at=second + 1.0)
+    kinds = [each.body.split()[0] for each in bench.sender.sent]
+    assert kinds == [b"first", b"last", b"first"]
+    ids = [each.body.split()[1] for each in bench.sender.sent]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_sequence_of_one_call_is_its_first_and_its_last() -> None:
+    bench = ClosedBench([0.0], lane=sequence_lane(1))
+    for second in range(3):
+        bench.wake(float(second))
+        bench.sender.end(at=second + 0.5)
+    bodies = [each.body for each in bench.sender.sent]
+    assert len(set(bodies)) == len(bodies) >= 3
+    assert {body.split()[0] for body in bodies} == {b"only"}
+
+
+def test_first_starts_spread_over_all_workers() -> None:
+    parts = [first_starts(5, spread=1.0, worker=each, workers=2) for each in range(2)]
+    assert parts == [(0.0, 0.4, 0.8), (0.2, pytest.approx(0.6))]
+    assert max(first_starts(10_000, spread=0)) < 0.5
+    assert first_starts(1, spread=3.0, worker=1, workers=2) == ()
+
+
+def test_a_run_of_paced_users_makes_the_calls_of_its_rate() -> None:
+    plan = LoadPlan((lane_of(),), 1.0, closed=Closed(users=4, rate=100), warm_up=0.2)
+    sender = DelayedSender(time.monotonic, 0.001)
+    record = drive(plan, sender)
+    recorded = sum(cell.calls for _, _, cell in record.cells())
+    assert 0 < recorded <= 104
+    assert len(sender.sent) > recorded
