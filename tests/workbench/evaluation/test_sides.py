@@ -91,11 +91,12 @@ def test_rows_that_do_not_fit_are_refused(inputs, cells, word):
 
 
 def test_the_highest_score_is_the_class_and_probabilities_are_confidence():
-    scores = np.array([[0.1, 0.7, 0.2], [5.0, 5.0, 1.0]], dtype=np.float32)
-    first, second = side().told({"y": scores}, 2, 0.5)
+    scores = np.array([[0.1, 0.7, 0.2], [5.0, 5.0, 1.0], [-0.5, 1.0, 0.5]], dtype=np.float32)
+    first, second, third = side().told({"y": scores}, 3, 0.5)
     assert (first.predicted, first.milliseconds) == ("1", 500.0)
     assert first.score == first.confidence == pytest.approx(0.7)
     assert (second.predicted, second.score, second.confidence) == ("0", 5.0, None)
+    assert (third.predicted, third.confidence) == ("1", None)
 
 
 def test_classes_are_told_by_their_texts_where_labels_are_texts():

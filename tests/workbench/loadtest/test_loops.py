@@ -81,13 +81,16 @@ def test_an_arrival_without_a_connection_waits_for_the_end_of_a_call() -> None:
 
 
 def test_arrivals_start_in_order_even_if_a_connection_is_free_again() -> None:
-    bench = OpenBench([1.0, 2.0, 3.0], lane=lane_of(*map(Payload, (b"a", b"b", b"c"))), most=1)
+    lane = lane_of(*map(Payload, (b"a", b"b", b"c", b"d")))
+    bench = OpenBench([1.0, 2.0, 3.0, 3.0], lane=lane, most=1)
     bench.wake(2.0)
     bench.sender.in_flight.clear()  # free, and nobody was told
     bench.wake(3.0)
     bench.calls.start_waiting()
     assert [each.body for each in bench.sender.sent] == [b"a", b"b"]
-    assert bench.calls.waiting == 1
+    assert bench.calls.waiting == 2
+    bench.sender.end(at=4.0)
+    assert bench.sender.sent[-1].body == b"c"
 
 
 def test_what_waits_when_the_run_is_over_has_never_started() -> None:
