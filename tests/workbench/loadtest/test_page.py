@@ -1,4 +1,7 @@
-"""The page of a load test: whole, without script, the verdict first, and nothing empty in it."""
+"""The page of a load test: whole, without script, the verdict first, and nothing empty in it.
+
+At the end: hints, as they are recorded from the gateway, drawn and told in words.
+"""
 
 import json
 from dataclasses import replace
@@ -6,9 +9,12 @@ from math import nan
 from types import MappingProxyType
 from typing import Any
 
+from control.live.advised import model, told
 from workbench.loadtest.pages import HOSTILE, Seen
 from workbench.loadtest.records import report_of, run_of, run_of_seconds
 
+from serve.capacity.scaling.signals import Code, Reason
+from serve.workbench.loadtest.observations.hints import HintWatch
 from serve.workbench.loadtest.observed import (
     GatewayTimes,
     Observed,
@@ -18,6 +24,7 @@ from serve.workbench.loadtest.observed import (
 )
 from serve.workbench.loadtest.plan import LaneProtocol
 from serve.workbench.loadtest.reports.comparison import Ratio, compare
+from serve.workbench.loadtest.reports.findings import findings
 from serve.workbench.loadtest.reports.page import render, render_comparison
 from serve.workbench.loadtest.reports.page_run import meaning
 from serve.workbench.loadtest.reports.page_words import bare, number, seconds
@@ -200,3 +207,81 @@ def test_numbers_have_three_digits_and_a_unit_by_their_size() -> None:
     assert number(12345.6) == "12\N{NARROW NO-BREAK SPACE}346" and number(nan) == "–"
     ticks = {"2.50 ms": "2.5 ms", "10.0 s": "10 s", "0 µs": "0", "100": "100"}
     assert {each: bare(each) for each in ticks} == ticks
+
+
+# --- hints ----------------------------------------------------------------------------------------
+
+
+def hints(*pools: Any) -> dict[str, Any]:
+    """`/api/hints`."""
+    return {"hints": [one.to_json() for one in pools]}
+
+
+def recorded(*pages: dict[str, Any]) -> HintWatch:
+    """Each page two seconds after the one before."""
+    watch = HintWatch("digits")
+    for place, each in enumerate(pages):
+        watch.add(2.0 * place, each)
+    return watch
+
+
+def run_with(watch: HintWatch) -> LoadRun:
+    """A run of eight seconds that was advised."""
+    return run_of(8, 20, observed=Observed(series=watch.series, hints=watch.advice))
+
+
+GROWING = (
+    hints(told(desired=2, ready=2, demand=1.2, reasons=(Reason(Code.STEADY, "2 are right"),))),
+    hints(told(desired=4, ready=2, demand=2.9)),
+    hints(told(desired=4, ready=2, starting=2, demand=3.1)),
+    hints(told(desired=4, ready=4, demand=3.0)),
+)
+
+
+def test_numbers_are_recorded_over_time_and_words_where_they_change() -> None:
+    watch = recorded(*GROWING)
+    assert {(one.of, one.name): one.values for one in watch.series} == {
+        ("default", "ready"): (2, 2, 2, 4),
+        ("default", "wanted"): (2, 4, 4, 4),
+        ("default", "demand"): (1.2, 2.9, 3.1, 3.0),
+    }
+    assert [(one.at, one.desired, one.reasons[0][0]) for one in watch.advice] == [
+        (0.0, 2, "steady"),
+        (2.0, 4, "demand"),
+    ]
+
+
+def test_only_pools_that_hold_the_model_are_told() -> None:
+    watch = recorded(hints(told(), told("t4", models=(model("other"),))))
+    assert {one.pool for one in watch.advice} == {one.of for one in watch.series} == {"default"}
+
+
+def test_of_very_many_pools_only_those_that_hold_the_model_are_asked_for_again() -> None:
+    others = [told(f"p{number}", models=()) for number in range(30)]
+    watch = recorded(hints(told("a pool"), *others))
+    assert watch.paths == ("/api/hints/a%20pool",)
+    watch.add(2.0, told("a pool", desired=4).to_json())
+    assert [one.desired for one in watch.advice] == [3, 4]
+    assert recorded(hints(told(), *others[:10])).paths == ("/api/hints",)
+
+
+def test_the_page_draws_each_pool_and_tells_what_was_wanted_and_why() -> None:
+    shown = seen(run_with(recorded(*GROWING)))
+    assert "Scaling hints" in shown.headings
+    assert (
+        "replicas of pool default over time: ready, 2 to 4; desired, 2 to 4; demand, 1.2 to 3.1"
+        in (text.replace("\N{NO-BREAK SPACE}", " ") for text in shown.pictures)
+    )
+    for text in ("Pool default", "2 are right", "4 replicas, 2 more than now", "demand"):
+        assert text in shown.said
+
+
+def test_too_few_replicas_and_a_bound_that_holds_are_findings() -> None:
+    found = findings(run_with(recorded(*GROWING)))
+    assert "The scaling hint for pool default was 4 replicas while 2 were ready." in found
+    reasons = (Reason(Code.MOST, "9 are needed, but the limit is 4"),)
+    watch = recorded(hints(told(desired=4, ready=4, reasons=reasons)))
+    assert (
+        "A limit kept the scaling hint for pool default below the demand: "
+        "9 are needed, but the limit is 4."
+    ) in findings(run_with(watch))
