@@ -22,6 +22,7 @@ from serve.triton.metrics import ReplicaScrape
 
 Tree = dict[str, Any]
 _NO_COUNT = TrafficCounts(0.0, 0.0, {})
+_OTHERS = ("retries", "mirrored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,10 @@ def _models(traffic: Traffic | None) -> Tree:
 
 def _rates(rates: Rates | None) -> Tree:
     if rates is None:
-        unknown: Tree = dict.fromkeys((*asdict(_NO_COUNT), "p50", "p90", "p99", "retries"))
+        unknown: Tree = dict.fromkeys((*asdict(_NO_COUNT), "p50", "p90", "p99", *_OTHERS))
         return {**unknown, "codes": {}}
-    return {**asdict(rates.counted), **rates.quantiles, "retries": rates.retries}
+    others = {name: getattr(rates, name) for name in _OTHERS}
+    return {**asdict(rates.counted), **rates.quantiles, **others}
 
 
 def _replica(name: str, seen: ReplicaSeen, gateway: GatewayReading | None) -> Tree:

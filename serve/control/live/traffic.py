@@ -22,11 +22,15 @@ class TrafficCounts:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of one model, or of all: `quantiles` are seconds by name, None without calls."""
+    """Of one model, or of all: `quantiles` are seconds by name, None without calls.
+
+    `retries` and `mirrored` calls are per second.
+    """
 
     counted: TrafficCounts
     quantiles: Mapping[str, float | None]
     retries: float
+    mirrored: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,16 @@ def compare(before: GatewayReading, now: GatewayReading, seconds: float) -> Traf
         model: bucket_rises(before.buckets.get(model, {}), found)
         for model, found in now.buckets.items()
     }
-    retries = rises(before.retries, now.retries)
-    names = sorted({*(model for model, _, _ in places), *buckets, *retries})
+    retries, mirrored = rises(before.retries, now.retries), dict[str, float]()
+    for (model, _, _), count in rises(before.mirrored, now.mirrored).items():
+        mirrored[model] = mirrored.get(model, 0.0) + count
+    names = sorted({*(model for model, _, _ in places), *buckets, *retries, *mirrored})
     models = {
         model: Rates(
             _sum([one for where, one in places.items() if where[0] == model]),
             _quantiles(buckets.get(model, {})),
             retries.get(model, 0.0) / seconds,
+            mirrored.get(model, 0.0) / seconds,
         )
         for model in names
     }
@@ -60,6 +67,7 @@ def compare(before: GatewayReading, now: GatewayReading, seconds: float) -> Traf
         _sum(list(places.values())),
         _quantiles(add_buckets(list(buckets.values()))),
         sum(retries.values()) / seconds,
+        sum(mirrored.values()) / seconds,
     )
     # A process that was not there before may be an old one, of a gateway that was silent.
     known = {source: spent for source, spent in now.cpu.items() if source in before.cpu}

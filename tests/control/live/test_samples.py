@@ -61,6 +61,16 @@ def test_errors_are_told_by_their_code_and_each_is_one_call(scene: Scene) -> Non
     assert scene.look()["gateway"]["calls"] == 0.0
 
 
+def test_mirrored_calls_and_retries_are_told_per_second_and_are_no_calls(scene: Scene) -> None:
+    scene.look()
+    for protocol in ("http", "grpc"):
+        scene.gateway.meters.mirrored(("m", "2", protocol), "200", 0.1)
+        scene.gateway.meters.retried(call(), "not sent")
+    tree = scene.look(after=2.0)
+    for told in (tree["gateway"], tree["models"]["m"]):
+        assert (told["mirrored"], told["retries"], told["calls"]) == (1.0, 1.0, 0.0)
+
+
 def test_latency_is_of_the_calls_since_the_sample_before(scene: Scene) -> None:
     answered(scene, 100, seconds=9.0)
     scene.look()

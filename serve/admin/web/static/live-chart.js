@@ -84,11 +84,11 @@ function perReplica(columns, model, name) {
 // --- words beside the charts -----------------------------------------------------------------------
 
 const TILES = {
-  calls: short, errors: short, retries: short, p50: seconds, p99: seconds,
+  calls: short, errors: short, retries: short, mirrored: short, p50: seconds, p99: seconds,
   in_flight: short, waiting: short, memory: bytes,
   cpu: (value) => (value === null ? DASH : `${short(value, 2)} cores`),
 };
-const OF_MODEL = new Set(["calls", "errors", "retries", "p50", "p99"]);
+const OF_MODEL = new Set(["calls", "errors", "retries", "mirrored", "p50", "p99"]);
 
 function showTiles(columns, model) {
   for (const [name, text] of Object.entries(TILES)) {
