@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo pipeline-demo test test-all coverage mutate slowest test-k8s test-pipeline test-conversion test-tensorrt check format lint types contracts test-fast chaos fuzz deps deps-dev lock clean docs \
-  bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-push bench-report bench-scaling bench-scaling-equal bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres deps-train
+  bench bench-against bench-batching bench-control bench-fleet bench-gate bench-hints bench-live bench-load bench-mirror bench-push bench-report bench-scaling bench-scaling-equal bench-peers profile deps-bench deps-browser deps-compiler deps-k8s deps-kserve deps-pipeline deps-postgres deps-train
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ bench-load: deps-bench  ## Compare the load generator with wrk and h2load, and m
 
 bench-live: deps-dev  ## Measure the cost of 20 viewers of the Live page, compared with one
 	$(BIN)/python -m loadtests.bench.live_viewers
+
+bench-mirror: deps-bench  ## Measure what mirrored calls cost, and what callers notice of a slow, stopped or killed candidate
+	$(BIN)/python -m loadtests.bench.mirror
 
 bench-push: deps-dev  ## Measure the push of 500 MB, compared with cp and sha256sum
 	$(BIN)/python -m loadtests.bench.push

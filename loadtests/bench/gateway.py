@@ -92,11 +92,16 @@ def start_gateway(
     process = programs.start(proxy, argv, environment(checkout))
     http, grpc = f"http://127.0.0.1:{ports.http}", f"http://127.0.0.1:{ports.grpc}"
     programs.wait(proxy, process, lambda: _is_ready(http))
-    answer = _json(f"{admin}/api/routes/null", {"split": SHARES})
-    if not answer["in_force"]:
-        raise RuntimeError(f"the split is not in force: {answer}")
+    set_route(admin, "null", {"split": SHARES})
     metrics = f"http://127.0.0.1:{ports.metrics}/metrics"
     return Gateway(Target(name, http, grpc, process.pid), admin, metrics)
+
+
+def set_route(admin: str, model: str, route: Any) -> None:
+    """Set a route through the admin API at this URL; it is in force when this returns."""
+    answer = _json(f"{admin}/api/routes/{model}", route)
+    if not answer["in_force"]:
+        raise RuntimeError(f"the route is not in force: {answer}")
 
 
 def environment(checkout: Path | None = None) -> dict[str, str]:
