@@ -65,26 +65,6 @@ class Lines:
         return self.seen[0]
 
 
-class Conditions:
-    """Collects conditions; `until` waits for the one that is asked for."""
-
-    def __init__(self) -> None:
-        self.seen: list[ProcessCondition] = []
-        self._changed = asyncio.Event()
-
-    def __call__(self, condition: ProcessCondition) -> None:
-        self.seen.append(condition)
-        self._changed.set()
-
-    async def until(self, state: SupervisedState, restarts: int = 0) -> ProcessCondition:
-        while True:
-            for condition in self.seen:
-                if condition.state is state and condition.restarts == restarts:
-                    return condition
-            self._changed.clear()
-            await self._changed.wait()
-
-
 class ScriptedClock:
     """Stands still, but for what it is asked to sleep and what the test adds."""
 
@@ -182,18 +162,29 @@ SLEEPER = Program("sleeper", ("/bin/sleep", "60"))
 
 
 class Kept:
-    """A program that is kept running inside the block, on a clock that stands still."""
+    """A program that is kept running inside the block, on a clock that stands still.
+
+    `seen` are its conditions; `until` waits for the one that is asked for.
+    """
 
     def __init__(self, program: Program, **options: Any) -> None:
-        self.clock, self.conditions = ScriptedClock(), Conditions()
-        self.until = self.conditions.until
+        self.clock, self.seen = ScriptedClock(), list[ProcessCondition]()
+        self._changed = asyncio.Event()
         self.supervised = Supervised(
-            lambda: program,
-            on_line=Lines(),
-            on_change=self.conditions,
-            clock=self.clock,
-            **options,
+            lambda: program, on_line=Lines(), on_change=self._became, clock=self.clock, **options
         )
+
+    def _became(self, condition: ProcessCondition) -> None:
+        self.seen.append(condition)
+        self._changed.set()
+
+    async def until(self, state: SupervisedState, restarts: int = 0) -> ProcessCondition:
+        while True:
+            for condition in self.seen:
+                if condition.state is state and condition.restarts == restarts:
+                    return condition
+            self._changed.clear()
+            await self._changed.wait()
 
     async def __aenter__(self) -> "Kept":
         self._task = asyncio.create_task(self.supervised.run())
@@ -260,10 +251,9 @@ async def test_a_program_is_running_once_its_probe_returns() -> None:
         assert sleeper.supervised.condition.state is SupervisedState.STARTING
         answered.set()
         await sleeper.until(SupervisedState.RUNNING)
-    seen = sleeper.conditions.seen
-    states = [str(condition.state) for condition in seen]
+    states = [str(condition.state) for condition in sleeper.seen]
     assert states == ["starting", "starting", "running", "stopped"]
-    assert ends(seen[1].pid or 0)
+    assert ends(sleeper.seen[1].pid or 0)
 
 
 @in_each_loop
@@ -274,7 +264,7 @@ async def test_a_program_whose_probe_gives_up_is_ended_and_started_again() -> No
     async with Kept(SLEEPER, probe=probe) as lost:
         last = await lost.until(SupervisedState.BACKING_OFF, restarts=1)
     assert last.reason == "it is lost"
-    assert all(ends(condition.pid) for condition in lost.conditions.seen if condition.pid)
+    assert all(ends(condition.pid) for condition in lost.seen if condition.pid)
 
 
 # --- a parent that is killed ---------------------------------------------------------------------

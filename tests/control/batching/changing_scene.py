@@ -157,10 +157,7 @@ class Scene:
             storage, None, plain=plane.repository, others=lambda: plane.inventory.configurations
         )
         performing = ChangeRunner(
-            plane.store,
-            rollouts,
-            plane.publisher,
-            checks,
+            *(plane.store, rollouts, plane.publisher, checks),
             decisions=lambda: plane.decisions,
             reload=self._reload,
             metrics=self.gateway.metrics,
@@ -168,12 +165,7 @@ class Scene:
             wall=self.wall,
         )
         return Configuring(
-            plane.store,
-            plane.models,
-            plane.inventory,
-            rollouts,
-            checks,
-            performing,
+            *(plane.store, plane.models, plane.inventory, rollouts, checks, performing),
             generation=lambda: plane.publisher.snapshot.generation,
             wall=self.wall,
         )

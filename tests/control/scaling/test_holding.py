@@ -136,6 +136,7 @@ def test_what_was_asked_for_before_a_restart_is_asked_for_unless_that_was_long_a
         held(scene, Code.RESTARTED, "the control plane has just started", desired)
 
     scene = Settled(tmp_path)  # and nobody tells that two more are being started
+    scene.wall.now += 200.0
     restarted(scene.wanted)
     scene.wall.now += 301.0
     restarted(2)
@@ -186,17 +187,6 @@ def test_a_hint_that_is_held_is_no_less_than_the_one_before() -> None:
     lasting.write()
     lasting.read()
     assert lasting.hold(hint(2, Code.DEMAND), BOUNDS).desired == 2
-
-
-def test_another_process_goes_on_where_this_one_has_ended(tmp_path: Path) -> None:
-    wall, file = Clock(), tmp_path / "hints.json"
-    first = Lasting(file, wall=wall)
-    first.hold(hint(6, Code.DEMAND), BOUNDS)
-    first.write()
-    wall.now += 200.0
-    later = Lasting(file, wall=wall)
-    later.read()
-    assert later.hold(hint(2, Code.RESTARTED), BOUNDS).desired == 6
 
 
 def test_numbers_are_written_when_they_change_and_once_a_minute(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The loop: rounds, those that come at once because somebody waits, and hints as numbers."""
 
 import asyncio
+import math
 from collections.abc import Iterable
 
 import pytest
@@ -28,13 +29,13 @@ from serve.control.scaling.told import PoolNumbers
 
 @pytest.fixture
 def asleep() -> Scene:
-    """A pool that has been scaled to zero."""
+    """A pool that is scaled to zero: without replicas and calls it has always been idle."""
     scene = Scene()
     for name in ("a", "b"):
         scene.fleet.remove(name)
     scene.allowed = {"default": Allowed(Bounds(1, 4, to_zero=True))}
     scene.look()
-    assert scene.hint().hint.desired == 0
+    assert (scene.hint().signal.idle, scene.hint().hint.desired) == (math.inf, 0)
     return scene
 
 

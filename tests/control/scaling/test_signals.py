@@ -167,16 +167,6 @@ def test_a_replica_is_ready_though_calls_are_steered_around_it(scene: Scene) -> 
         assert Code.STALE not in scene.hint().hint.codes
 
 
-def test_a_pool_without_replicas_and_without_calls_is_idle_from_the_start() -> None:
-    scene = Scene(replicas=())
-    scene.fleet.remove("a")
-    scene.fleet.remove("b")
-    scene.allowed = {"default": Allowed(Bounds(1, 4, to_zero=True))}
-    scene.look()
-    assert math.isinf(scene.hint().signal.idle)
-    assert scene.hint().hint.desired == 0
-
-
 def test_a_pool_is_not_idle_while_a_long_call_is_under_way(scene: Scene) -> None:
     scene.look()
     scene.calls.in_flight = 1
