@@ -1,16 +1,28 @@
-"""config.pbtxt: what it says about versions, sequences and parts, and what a load call carries."""
+"""config.pbtxt: what it says, what a load call carries, its one spelling, what leads outside."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import json_format
 from refusals import refusal
 from tritonclient.grpc import model_config_pb2
 
 from serve.core.errors import Invalid
-from serve.triton.config import Configuration, of_message, parse
+from serve.core.versions import VersionFile
+from serve.triton.canonical import (
+    ALLOWED,
+    DROPPED,
+    REFUSED,
+    canonical,
+    canonical_of,
+    canonical_text,
+)
+from serve.triton.config import of_message, parse
+from serve.triton.foreign_code import code_in
 
-EXAMPLE = Path(__file__).parents[2] / "model_repo" / "digits" / "config.pbtxt"
+EXAMPLE = (Path(__file__).parents[2] / "model_repo" / "digits" / "config.pbtxt").read_text()
 WHOLE = """
 name: "m"
 backend: "onnxruntime"
@@ -26,14 +38,6 @@ dynamic_batching { max_queue_delay_microseconds: 100 }
 """
 
 
-def wanted(policy: str, *on_disk: int) -> tuple[int, ...]:
-    return parse(f"version_policy {{ {policy} }}" if policy else "").wanted(on_disk)
-
-
-def test_the_configuration_of_the_example_can_be_read() -> None:
-    assert parse(EXAMPLE.read_text()).label_files == {"probabilities": "labels.txt"}
-
-
 def test_the_version_policy_chooses_among_what_exists() -> None:
     for policy, on_disk, versions in (
         ("", (2, 10, 1), (10,)),
@@ -46,7 +50,8 @@ def test_the_version_policy_chooses_among_what_exists() -> None:
         ("specific { versions: [ 7 ] }", (1,), ()),
         ("all { }", (), ()),
     ):
-        assert wanted(policy, *on_disk) == versions, (policy, on_disk)
+        text = f"version_policy {{ {policy} }}" if policy else ""
+        assert parse(text).wanted(on_disk) == versions, (policy, on_disk)
 
 
 def test_the_flavour_is_the_backend_or_the_platform() -> None:
@@ -60,48 +65,31 @@ def test_the_flavour_is_the_backend_or_the_platform() -> None:
         assert parse(text).flavour == flavour, text
 
 
-def test_sequences_are_batched_where_the_configuration_says_so() -> None:
+def test_sequences_parts_and_labels_are_those_that_the_configuration_names() -> None:
     assert parse("sequence_batching { }").batches_sequences
     assert not parse("dynamic_batching { }").batches_sequences
-    assert not parse("").batches_sequences
-
-
-def test_an_ensemble_names_its_parts_in_their_order() -> None:
     steps = 'step [ { model_name: "b" }, { model_name: "a" }, { model_name: "b" } ]'
     assert parse(f"ensemble_scheduling {{ {steps} }}").composing_models == ("b", "a", "b")
     assert parse(WHOLE).composing_models == ()
-
-
-def test_label_files_belong_to_outputs() -> None:
     assert parse(WHOLE).label_files == {"p": "labels.txt"}
-
-
-def loaded(configuration: Configuration, *versions: int) -> model_config_pb2.ModelConfig:
-    """The configuration that Triton reads out of a load call."""
-    return json_format.Parse(configuration.for_load(versions), model_config_pb2.ModelConfig())
+    assert parse(EXAMPLE).label_files == {"probabilities": "labels.txt"}
 
 
 def test_a_load_call_serves_exactly_these_versions_and_changes_nothing_else() -> None:
-    configuration = parse(WHOLE + "version_policy { latest { num_versions: 1 } }")
-    message = loaded(configuration, 3, 1)
+    text = WHOLE + "version_policy { latest { num_versions: 1 } }"
+    configuration = parse(text)
+    load = configuration.for_load([3, 1])
+    message = json_format.Parse(load, model_config_pb2.ModelConfig())  # as Triton reads it
     assert list(message.version_policy.specific.versions) == [1, 3]
     message.version_policy.CopyFrom(configuration.message.version_policy)
-    assert message == configuration.message
+    assert message == configuration.message == parse(text).message
+    # it speaks the names of config.pbtxt
+    assert json.loads(load)["max_batch_size"] == 8
 
 
-def test_a_load_call_speaks_the_names_of_config_pbtxt() -> None:
-    plain = json.loads(parse(WHOLE).for_load([1]))
-    assert plain["max_batch_size"] == 8
-    assert plain["version_policy"] == {"specific": {"versions": ["1"]}}
-
-
-def test_making_a_load_call_leaves_the_configuration_as_it_is() -> None:
-    configuration = parse(WHOLE)
-    configuration.for_load([1])
-    assert configuration == parse(WHOLE)
-
-
-def test_the_digest_leaves_out_what_a_load_sets_by_itself() -> None:
+def test_the_digest_leaves_out_what_a_load_sets_by_itself_and_the_order_of_a_map() -> None:
+    entries = [f'parameters {{ key: "{key}" value {{ }} }}\n' for key in "abcdefghijklmnop"]
+    assert parse("".join(entries)).digest == parse("".join(reversed(entries))).digest
     for same in (
         WHOLE,
         WHOLE + "version_policy { all { } }",
@@ -120,11 +108,6 @@ def test_the_digest_changes_with_everything_else() -> None:
         WHOLE + "model_transaction_policy { decoupled: true }",
     ):
         assert parse(other).digest != parse(WHOLE).digest, other
-
-
-def test_the_digest_does_not_depend_on_the_order_of_a_map() -> None:
-    entries = [f'parameters {{ key: "{key}" value {{ }} }}\n' for key in "abcdefghijklmnop"]
-    assert parse("".join(entries)).digest == parse("".join(reversed(entries))).digest
 
 
 def test_a_message_of_triton_is_the_same_as_its_text() -> None:
@@ -146,3 +129,120 @@ def test_what_cannot_be_read_is_told_with_its_line() -> None:
         error = refusal(Invalid, parse, text)
         assert f"line {line}" in error.why, (text, line)
         assert words in error.why, (text, line)
+
+
+# --- the canonical configuration ------------------------------------------------------------------
+
+
+def all_fields(kind: Any, seen: set[str]) -> Iterator[str]:
+    """Every field that a configuration can have, as `ModelInput.name`; map entries are none."""
+    if kind.full_name in seen:
+        return
+    seen.add(kind.full_name)
+    for field in kind.fields:
+        name = f"{kind.full_name.removeprefix('inference.')}.{field.name}"
+        if not kind.GetOptions().map_entry:
+            yield name
+        if field.message_type is not None and name not in DROPPED:
+            yield from all_fields(field.message_type, seen)
+
+
+def test_every_field_of_a_configuration_is_allowed_refused_or_dropped() -> None:
+    allowed = {f"{kind}.{name}" for kind, names in ALLOWED.items() for name in names.split()}
+    found = set(all_fields(model_config_pb2.ModelConfig.DESCRIPTOR, set()))
+    assert found == allowed | REFUSED.keys() | DROPPED
+    assert not allowed & (REFUSED.keys() | DROPPED)
+
+
+def test_name_and_version_policy_are_dropped_and_nothing_else() -> None:
+    message = canonical(EXAMPLE).message
+    original = parse(EXAMPLE).message
+    assert not message.name and not message.HasField("version_policy")
+    message.name = original.name
+    message.version_policy.CopyFrom(original.version_policy)
+    assert message == original
+    canonical_of(of_message(original))
+    assert original == parse(EXAMPLE).message
+
+
+def test_equal_configurations_have_one_spelling_that_reads_back_as_the_same() -> None:
+    entries = [f'parameters {{ key: "{key}" value {{ string_value: "1" }} }}' for key in "abcdef"]
+    texts = ["\n".join(entries), " # a comment\n" + "\n".join(reversed(entries))]
+    first, second = (canonical_text(canonical('backend: "x"\n' + text)) for text in texts)
+    assert first == second
+    assert "#" not in second
+    configuration = canonical(EXAMPLE)
+    assert canonical(canonical_text(configuration)) == configuration
+
+
+def test_what_leads_out_of_the_model_is_refused_by_name() -> None:
+    for text, words in (
+        ('runtime: "libtriton_evil.so"', "'runtime'"),
+        ('ensemble_scheduling { step { model_namespace: "n" } }', "step.model_namespace"),
+        ('output { label_filename: "../../../etc/passwd" }', "output.label_filename"),
+        ('output { label_filename: "/etc/passwd" }', "/etc/passwd"),
+        ('default_model_filename: "a/../../b"', "default_model_filename"),
+        ('default_model_filename: ".hidden"', ".hidden"),
+        ('cc_model_filenames { key: "7.5" value: "../x" }', "cc_model_filenames"),
+        ('cc_model_filenames { key: "7.5" value: "/etc/passwd" }', "cc_model_filenames"),
+        (
+            'model_warmup { inputs { key: "x" value { input_data_file: "../x" } } }',
+            "model_warmup.inputs.input_data_file",
+        ),
+        (
+            'sequence_batching { state { initial_state { data_file: "/x" } } }',
+            "sequence_batching.state.initial_state.data_file",
+        ),
+    ):
+        error = refusal(Invalid, canonical, text)
+        assert words in str(error), text
+
+
+def code(config: str, *files: str) -> str:
+    return code_in(parse(config), [VersionFile(path, 1, "") for path in files])
+
+
+def accelerated(parameter: str) -> str:
+    return (
+        "optimization { execution_accelerators { gpu_execution_accelerator { "
+        f'name: "tensorrt" parameters {{ key: "{parameter}" value: "x" }} }} }} }}'
+    )
+
+
+def test_code_in_a_version_is_named() -> None:
+    for config, files, words in (
+        ('backend: "python"', (), "'python'"),
+        ('backend: "vllm"', (), "'vllm'"),
+        ('backend: "mine"', (), "'mine'"),
+        ('platform: "pytorch_libtorch"', (), "'pytorch_libtorch'"),
+        ("", ("1/model.py",), "1/model.py"),
+        ("", ("libtriton_x.so",), "libtriton_x.so"),
+        ("", ("1/lib/libx.so.1.2",), "libx.so.1.2"),
+        ("", ("1/Model.PKL",), "Model.PKL"),
+        ("", ("1/model.pt",), "model.pt"),
+        ("", ("environment.tar.gz",), "environment.tar.gz"),
+        ('model_operations { op_library_filename: "x" }', (), "library"),
+        ('model_repository_agents { agents { name: "checksum" } }', (), "agents"),
+        ('parameters { key: "EXECUTION_ENV_PATH" value { } }', (), "EXECUTION_ENV_PATH"),
+        ('parameters { key: "plugin_dir" value { string_value: "x" } }', (), "plugin_dir"),
+        ('parameters { key: "x" value { string_value: "/usr/lib/x" } }', (), "parameters 'x'"),
+        ('parameters { key: "x" value { string_value: "$$TRITON_MODEL_DIRECTORY" } }', (), "path"),
+        (accelerated("trt_engine_cache_path"), (), "trt_engine_cache_path"),
+        (accelerated("trt_extra_plugin_lib_paths"), (), "trt_extra_plugin_lib_paths"),
+    ):
+        assert words in code(config, *files), (config, files)
+
+
+def test_data_is_no_code() -> None:
+    for config, files in (
+        (EXAMPLE, ("1/model.onnx", "labels.txt")),
+        ('backend: "tensorrt"', ("1/model.plan",)),
+        ('platform: "ensemble"', ("1/ensemble.txt",)),
+        ("", ("1/model.onnx", "1/weights.bin", "warmup/x.raw", "model_card.json")),
+        (
+            'parameters { key: "memory.enable_memory_arena_shrinkage" '
+            'value { string_value: "cpu:0;gpu:0" } }',
+            (),
+        ),
+    ):
+        assert code(config, *files) == "", config

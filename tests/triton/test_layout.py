@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import write_model
+from refusals import refusal
 
 from serve.core.errors import Invalid
 from serve.triton.layout import ModelFolder, model_folders
@@ -34,12 +35,10 @@ def test_models_are_folders_by_name(tmp_path: Path) -> None:
     assert [one.name for one in model_folders(tmp_path)] == ["a", "b", "linked"]
 
 
-@pytest.mark.parametrize("name", ["gone", "file"])
-def test_a_repository_that_is_no_folder_is_told_with_its_flag(tmp_path: Path, name: str) -> None:
+def test_a_repository_that_is_no_folder_is_told_with_its_flag(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Invalid) as told:
-        model_folders(tmp_path / name)
-    assert "--model-repo" in told.value.try_this
+    for name in ("gone", "file"):
+        assert "--model-repo" in refusal(Invalid, model_folders, tmp_path / name).try_this
 
 
 def test_what_is_not_there_is_none(folder: ModelFolder) -> None:
@@ -48,16 +47,12 @@ def test_what_is_not_there_is_none(folder: ModelFolder) -> None:
     assert folder.document("model_card.json") is None
 
 
-def test_labels_are_lines(folder: ModelFolder) -> None:
+def test_labels_are_lines_of_a_file_in_the_folder(folder: ModelFolder) -> None:
     (folder.path / "1" / "labels.txt").write_text("null\r\neins\nzwölf")
     assert folder.labels("1/labels.txt") == ("null", "eins", "zwölf")
-
-
-@pytest.mark.parametrize("file", ["../secret", "a/../../secret", "/etc/passwd", "gone.txt"])
-def test_a_label_file_that_is_not_in_the_folder_is_refused(folder: ModelFolder, file: str) -> None:
     (folder.path.parent / "secret").write_text("secret")
-    with pytest.raises(Invalid):
-        folder.labels(file)
+    for file in ("../secret", "a/../../secret", "/etc/passwd", "gone.txt"):
+        refusal(Invalid, folder.labels, file)
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
