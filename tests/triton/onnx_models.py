@@ -104,12 +104,15 @@ class Model:
             (directory / "config.pbtxt").write_text(self.config)
 
 
+ONE_INSTANCE = "instance_group { kind: KIND_CPU count: 1 }"
+
+
 def config(inputs: str, outputs: str, *more: str, max_batch_size: int = 8) -> str:
     """A config.pbtxt with one instance; tensors are written `name TYPE dims; name TYPE dims`."""
     lines = [
         'backend: "onnxruntime"',
         f"max_batch_size: {max_batch_size}",
-        "instance_group { kind: KIND_CPU count: 1 }",
+        ONE_INSTANCE,
     ]
     for role, tensors in (("input", inputs), ("output", outputs)):
         for text in filter(None, tensors.split("; ")):

@@ -13,7 +13,7 @@ from serve.triton.lint import RULES, LintSubject, Severity
 
 from .conftest import BareTriton, BareTritonFactory, load
 from .lint_cases import CASES, FILES, GOOD_ENSEMBLES, ONNX, OTHERS, onnx, subject
-from .onnx_models import identity, node, onnx_file, tensor
+from .onnx_models import ONE_INSTANCE, identity, node, onnx_file, tensor
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
@@ -26,7 +26,6 @@ LOADS = {
 # A warm-up that fails while it runs: Triton 2.51 fails the load, or dies of SIGSEGV.
 DEADLY = {"warmup-input-unknown", "warmup-batch-size"}
 AT_ONCE = 4  # loads; many only wait for one process or another
-ONE_INSTANCE = "instance_group { count: 1 kind: KIND_CPU }\n"
 BATCHED = identity("FP32", "batch", 3)
 TWO = onnx_file(
     [tensor("x", "FP32", "batch", 3), tensor("w", "FP32", "batch", 3)],
@@ -44,12 +43,9 @@ def errors() -> list[tuple[str, LintSubject]]:
         for case in cases
         if rule in wrong - LOADS - DEADLY and case.name == "m" and case.gpus is None
         if not case.flavours and not case.output_kinds  # which Triton does not read
-        if case.is_ensemble or (case.signature == ONNX and tuple(case_files(case)) == FILES)
+        if case.is_ensemble
+        or (case.signature == ONNX and tuple(file.path for file in case.files) == FILES)
     ]
-
-
-def case_files(case: LintSubject) -> list[str]:
-    return [file.path for file in case.files]
 
 
 def write(server: BareTriton, name: str, case: LintSubject, model: bytes = BATCHED) -> None:
@@ -59,7 +55,7 @@ def write(server: BareTriton, name: str, case: LintSubject, model: bytes = BATCH
     assert case.config is not None
     text = canonical_text(case.config).replace('"m"', f'"{name}"')
     if not case.is_ensemble and not case.message.instance_group:
-        text += ONE_INSTANCE
+        text += f"{ONE_INSTANCE}\n"
     (folder / "config.pbtxt").write_text(text)
     if not case.is_ensemble:
         (folder / "1" / "model.onnx").write_bytes(model)
@@ -81,7 +77,6 @@ def loads(server: BareTriton, name: str) -> bool:
     return True
 
 
-@pytest.mark.slow
 def test_triton_refuses_what_lint_calls_an_error(server: BareTriton) -> None:
     cases = {f"wrong_{index}": case for index, case in enumerate(errors())}
     for name, (_, case) in cases.items():

@@ -1,19 +1,19 @@
 """Revised configurations: which fields may be changed, and whether a Triton runs them."""
 
-import asyncio
 from typing import Any
 
-import pushing
 import pytest
+from loops import in_loop
 from refusals import refusal
 
 from serve.core.errors import Invalid
 from serve.core.replicas import Replica
-from serve.triton.config import Configuration, of_message, parse
+from serve.triton.config import of_message, parse
 from serve.triton.config_revisions import fields_of, is_in_force, revised
 from serve.triton.control import TritonControl
 
-from .conftest import BareTriton, BareTritonFactory
+from .conftest import BareTritonFactory
+from .onnx_models import ONE_INSTANCE, Model, config, identity
 
 BASE = parse('backend: "onnxruntime"\nmax_batch_size: 8\ndynamic_batching { }\n')
 WARM = {"x": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": True}}
@@ -52,33 +52,19 @@ def test_what_cannot_be_changed_or_read_is_invalid() -> None:
 
 @pytest.mark.triton
 @pytest.mark.slow
-def test_a_triton_is_known_to_run_a_configuration_as_it_completes_it_and_no_other(
+@in_loop
+async def test_a_triton_is_known_to_run_a_configuration_as_it_completes_it_and_no_other(
     bare_triton_factory: BareTritonFactory,
 ) -> None:
     triton = bare_triton_factory()
-    folder = triton.repository / "m"
-    (folder / "1").mkdir(parents=True)
-    (folder / "1" / "model.onnx").write_bytes(pushing.times(2.0))
-    tensor = 'put {{ name: "{0}" data_type: TYPE_FP32 dims: [ 4 ] }}\n'
-    sides = "in" + tensor.format("x") + "out" + tensor.format("y")
-    base = parse('backend: "onnxruntime"\nmax_batch_size: 8\n' + sides)
-    (folder / "config.pbtxt").write_text('backend: "onnxruntime"\nmax_batch_size: 8\n' + sides)
-    own = [revised(base, fields) for fields in DIFFERENT]
-    found = asyncio.run(_told(triton, own))
-    for number, told in enumerate(found):
-        runs = [at for at, one in enumerate(own) if is_in_force(one, told)]
-        assert runs == [number], (DIFFERENT[number], fields_of(told))
-
-
-async def _told(triton: BareTriton, configurations: list[Configuration]) -> list[Configuration]:
-    """What the Triton tells of each, once it has loaded it."""
+    text = config("x FP32 [4]", "y FP32 [4]").replace(ONE_INSTANCE, "")
+    Model({1: identity("FP32", "batch", 4)}, text).write(triton.repository / "m")
+    own = [revised(parse(text), fields) for fields in DIFFERENT]
     host, _, port = triton.grpc.partition(":")
     control = TritonControl(Replica("bare", host, 0, int(port), 0), timeout=10)
-    try:
-        found = []
-        for one in configurations:
-            await control.load("m", one.for_load([1]))
-            found.append(of_message(await control.config("m")))
-        return found
-    finally:
-        await control.close()
+    for number, one in enumerate(own):
+        await control.load("m", one.for_load([1]))
+        told = of_message(await control.config("m"))
+        runs = [at for at, other in enumerate(own) if is_in_force(other, told)]
+        assert runs == [number], (DIFFERENT[number], fields_of(told))
+    await control.close()
