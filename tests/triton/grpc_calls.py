@@ -38,10 +38,9 @@ _VALUES = {  # more special ones than `VALUES`
 def _questions() -> dict[str, RawCall]:
     """Every question about a model, for every kind of name."""
     made = {}
-    for method, kind in _QUESTIONS.items():
-        for words, (name, version) in NAMES.items():
-            made[f"{method}: {words}"] = unary(method, kind(name=name, version=version))
     for words, (name, version) in NAMES.items():
+        for method, kind in _QUESTIONS.items():
+            made[f"{method}: {words}"] = unary(method, kind(name=name, version=version))
         request = infer(name, version=version)
         made[f"ModelInfer: {words}"] = unary("ModelInfer", request)
         made[f"ModelStreamInfer: {words}"] = stream(request)
@@ -50,16 +49,15 @@ def _questions() -> dict[str, RawCall]:
 
 def _server() -> dict[str, RawCall]:
     methods = ("ServerLive", "ServerReady", "ServerMetadata")
-    made = {method: unary(method) for method in methods}
-    made |= {f"{method}: garbage": unary(method, b"\xff\xff") for method in methods}
-    made |= {
-        "the index": unary("RepositoryIndex"),
-        "the index of what is ready": unary(
-            "RepositoryIndex", pb.RepositoryIndexRequest(ready=True)
-        ),
-        "the index of another repository": unary(
-            "RepositoryIndex", pb.RepositoryIndexRequest(repository_name="nowhere")
-        ),
+    indices = {
+        "the index": pb.RepositoryIndexRequest(),
+        "the index of what is ready": pb.RepositoryIndexRequest(ready=True),
+        "the index of another repository": pb.RepositoryIndexRequest(repository_name="nowhere"),
+    }
+    return {
+        **{method: unary(method) for method in methods},
+        **{f"{method}: garbage": unary(method, b"\xff\xff") for method in methods},
+        **{name: unary("RepositoryIndex", request) for name, request in indices.items()},
         "health": unary("/grpc.health.v1.Health/Check"),
         "health of an unknown service": unary("/grpc.health.v1.Health/Check", b"\x0a\x01x"),
         "watching health": unary("/grpc.health.v1.Health/Watch"),
@@ -67,62 +65,64 @@ def _server() -> dict[str, RawCall]:
         "an unknown service": unary("/nothing.Nothing/Nothing"),
         "a path without a service": unary("/Nothing"),
     }
-    return made
+
+
+def _both_ways(requests: dict[str, pb.ModelInferRequest]) -> dict[str, RawCall]:
+    """Each of these as a unary call, and on a stream."""
+    return {name: unary("ModelInfer", one) for name, one in requests.items()} | {
+        f"{name}, streamed": stream(one) for name, one in requests.items()
+    }
 
 
 def _datatypes() -> dict[str, RawCall]:
-    made = {}
-    for datatype, values in VALUES.items():
-        given = _VALUES.get(datatype, values[1:])
-        request = infer(values=given, datatype=datatype)
-        made[f"datatype {datatype}"] = unary("ModelInfer", request)
-        made[f"datatype {datatype}, streamed"] = stream(request)
+    return _both_ways(
+        {
+            f"datatype {one}": infer(values=_VALUES.get(one, values[1:]), datatype=one)
+            for one, values in VALUES.items()
+        }
+    )
+
+
+def _typed(kind: str, *values: Any, raw: bool = False, **more: Any) -> pb.ModelInferRequest:
+    """A request whose values are in `contents`; perhaps it has raw ones, too."""
+    made = infer(**more)
+    if not raw:
+        del made.raw_input_contents[:]
+    getattr(made.inputs[0].contents, f"{kind}_contents").extend(values)
+    return made
+
+
+def _wanting(output: str, classes: int = 0) -> pb.ModelInferRequest:
+    made = infer()
+    wanted = made.outputs.add(name=output)
+    if classes:
+        wanted.parameters["classification"].int64_param = classes
     return made
 
 
 def _inputs() -> dict[str, RawCall]:
-    typed = infer()
-    del typed.raw_input_contents[:]
-    typed.inputs[0].contents.fp32_contents.extend([1.5, 2.5])
-    mixed = infer()
-    mixed.inputs[0].contents.fp32_contents.extend([1.5, 2.5])
-    words = infer(datatype="BYTES")
-    del words.raw_input_contents[:]
-    words.inputs[0].contents.bytes_contents.extend([b"a", b""])
     several = infer()
     several.MergeFrom(infer(datatype="INT32", values=np.array([5, 6], np.int32)))
-    chosen = infer()
-    chosen.outputs.add(name="out_FP32")
-    unknown = infer()
-    unknown.outputs.add(name="out_nothing")
-    best = infer()
-    best.outputs.add(name="out_FP32").parameters["classification"].int64_param = 2
-    nothing = pb.ModelInferRequest(model_name="mirror", model_version="1")
-    requests = {
-        "typed contents": typed,
-        "raw and typed contents": mixed,
-        "typed words": words,
-        "several inputs": several,
-        "a chosen output": chosen,
-        "an unknown output": unknown,
-        "classification": best,
-        "no input": nothing,
-        "an unknown input": infer(name="nothing"),
-        "too few bytes": infer(values=b"\0" * 4),
-        "too many bytes": infer(values=b"\0" * 12),
-        "a negative dimension": infer(shape=(-2,)),
-        "a shape of another rank": infer(shape=(1, 2)),
-        "a shape without elements": infer(values=b"", shape=(0,)),
-        "another datatype than the model's": infer(name="INT32"),
-        "a datatype that does not exist": infer(name="FP32", datatype="FP33"),
-        "a request id": infer(request_id="the 7th"),
-        "a request id in an error": infer(request_id="the 7th", shape=(1, 2)),
-        "a request id that is not ASCII": infer(request_id="d\u00e9j\u00e0"),
-        "a large tensor": infer(values=np.zeros(300_000, np.float32)),
-    }
-    return {name: unary("ModelInfer", request) for name, request in requests.items()} | {
-        f"{name}, streamed": stream(request) for name, request in requests.items()
-    }
+    return _both_ways(
+        {
+            "typed contents": _typed("fp32", 1.5, 2.5),
+            "raw and typed contents": _typed("fp32", 1.5, 2.5, raw=True),
+            "typed words": _typed("bytes", b"a", b"", datatype="BYTES"),
+            "several inputs": several,
+            "a chosen output": _wanting("out_FP32"),
+            "an unknown output": _wanting("out_nothing"),
+            "classification": _wanting("out_FP32", classes=2),
+            "no input": pb.ModelInferRequest(model_name="mirror", model_version="1"),
+            "an unknown input": infer(name="nothing"),
+            "too few bytes": infer(values=b"\0" * 4),
+            "a negative dimension": infer(shape=(-2,)),
+            "a shape without elements": infer(values=b"", shape=(0,)),
+            "a request id": infer(request_id="the 7th"),
+            "a request id in an error": infer(request_id="the 7th", shape=(1, 2)),
+            "a request id that is not ASCII": infer(request_id="d\u00e9j\u00e0"),
+            "a large tensor": infer(values=np.zeros(300_000, np.float32)),
+        }
+    )
 
 
 def _parameters() -> dict[str, RawCall]:
@@ -137,12 +137,10 @@ def _parameters() -> dict[str, RawCall]:
             "triton_enable_empty_final_response": True
         },
     }
-    return {
-        name: unary("ModelInfer", infer("told", parameters=each)) for name, each in told.items()
-    } | {
-        f"{name}, streamed": stream(infer("told", parameters=each, request_id="5"))
-        for name, each in told.items()
-    }
+    return _both_ways(
+        {name: infer("told", parameters=each, request_id="5") for name, each in told.items()}
+        | {"an error of the model": infer("told", values=(-1,))}
+    )
 
 
 def _bytes_and_heads() -> dict[str, RawCall]:
@@ -241,20 +239,17 @@ def _sequences() -> dict[str, RawCall]:
     }
 
 
-def _management() -> dict[str, RawCall]:
-    names = (
-        "RepositoryModelLoad RepositoryModelUnload SystemSharedMemoryStatus"
-        " SystemSharedMemoryRegister SystemSharedMemoryUnregister CudaSharedMemoryStatus"
-        " CudaSharedMemoryRegister CudaSharedMemoryUnregister TraceSetting LogSettings"
-    )
-    return {f"management: {name}": unary(name) for name in names.split()}
+_MANAGEMENT = (
+    "RepositoryModelLoad RepositoryModelUnload SystemSharedMemoryStatus"
+    " SystemSharedMemoryRegister SystemSharedMemoryUnregister CudaSharedMemoryStatus"
+    " CudaSharedMemoryRegister CudaSharedMemoryUnregister TraceSetting LogSettings"
+)
 
 
 def _gone() -> dict[str, RawCall]:
     """A model that is not loaded any more, before the gateway has heard of it."""
     made = {}
-    for version in ("", "1"):
-        words = f"version {version}" if version else "no version"
+    for words, version in (("no version", ""), ("version 1", "1")):
         request = infer("gone", version=version)
         made[f"unloaded, {words}: ModelInfer"] = unary("ModelInfer", request)
         made[f"unloaded, {words}: ModelStreamInfer"] = stream(request)
@@ -265,12 +260,11 @@ def _gone() -> dict[str, RawCall]:
 
 def _afterwards() -> dict[str, RawCall]:
     """What Triton has counted in the meantime."""
-    names = ("", "mirror", "repeat", "sums")
     return {
         f"statistics of {name or 'all'}, afterwards": unary(
             "ModelStatistics", pb.ModelStatisticsRequest(name=name)
         )
-        for name in names
+        for name in ("", "mirror", "repeat", "sums")
     }
 
 
@@ -283,7 +277,7 @@ CALLS = (
     | _bytes_and_heads()
     | _streams()
     | _sequences()
-    | _management()
+    | {f"management: {name}": unary(name) for name in _MANAGEMENT.split()}
     | _gone()
     | _afterwards()
 )
