@@ -6,7 +6,7 @@ import pytest
 
 from serve.core.errors import Invalid
 from serve.core.flavours import BASE, Flavour, VersionFlavours
-from serve.triton.config import Configuration, parse
+from serve.triton.config import parse
 from serve.triton.flavoured import configured, recognised, refused_overrides
 from serve.triton.foreign_code import code_in
 
@@ -32,6 +32,7 @@ def test_a_flavour_names_its_backend_and_file_in_place_of_the_platform() -> None
     assert found.default_model_filename == "model.p.plan"
     assert found.input == PLATFORM.message.input
     assert found.max_batch_size == PLATFORM.message.max_batch_size
+    assert configured(PLATFORM, Flavour(BASE)) is PLATFORM
 
 
 def test_objects_are_merged_lists_are_replaced_and_null_removes() -> None:
@@ -48,21 +49,11 @@ def test_objects_are_merged_lists_are_replaced_and_null_removes() -> None:
     assert not message(PLAN).instance_group
 
 
-def test_the_base_is_the_configuration_as_it_is() -> None:
-    assert configured(PLATFORM, Flavour(BASE)) is PLATFORM
-
-
-def parameters(engine_cache: str) -> dict[str, str]:
-    found = message(CACHED, engine_cache=engine_cache).optimization.execution_accelerators
-    return dict(found.gpu_execution_accelerator[0].parameters)
-
-
 def test_engines_are_kept_only_where_the_operator_has_a_folder_for_them() -> None:
-    assert parameters("") == {}
-    assert parameters("/engines") == {
-        "trt_engine_cache_enable": "1",
-        "trt_engine_cache_path": "/engines",
-    }
+    kept = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": "/engines"}
+    for folder, parameters in (("", {}), ("/engines", kept)):
+        found = message(CACHED, engine_cache=folder).optimization.execution_accelerators
+        assert dict(found.gpu_execution_accelerator[0].parameters) == parameters
 
 
 def test_what_may_not_differ_between_flavours_is_named() -> None:
@@ -89,18 +80,9 @@ def test_shapes_of_profiles_are_no_paths_whatever_the_inputs_are_called() -> Non
     assert "contains a path" in code_in(configured(PLATFORM, path), ())
 
 
-def completed(configuration: Configuration) -> Configuration:
-    """As a Triton tells it: with what it fills in."""
-    more = "optimization { output_pinned_memory { enable: true } } response_cache { }"
-    found = parse(more)
-    found.message.MergeFrom(configuration.message)
-    return found
-
-
 def test_what_runs_is_recognised_in_the_configuration_that_triton_tells() -> None:
     for flavour in (PLAN, CACHED, Flavour(BASE)):
-        told = completed(configured(PLATFORM, flavour, "/engines"))
-        assert recognised(VersionFlavours((PLAN, CACHED)), PLATFORM, told) in (
-            flavour,
-            Flavour(flavour.name),
-        ), flavour
+        told = parse("optimization { output_pinned_memory { enable: true } } response_cache { }")
+        told.message.MergeFrom(configured(PLATFORM, flavour, "/engines").message)
+        found = recognised(VersionFlavours((PLAN, CACHED)), PLATFORM, told)
+        assert found in (flavour, Flavour(flavour.name)), flavour

@@ -1,5 +1,7 @@
 """Generated configurations: what an ONNX file says, in the words of config.pbtxt."""
 
+from typing import Any
+
 import pytest
 from refusals import refusal
 
@@ -11,7 +13,7 @@ from serve.triton.config_generation import generate
 from serve.triton.lint import LintSubject, lint
 
 from .conftest import BareTritonFactory, load
-from .onnx_models import identity, node, onnx_file, tensor
+from .onnx_models import Model, identity, node, onnx_file, tensor
 
 FREE = (ModelTensor("x", "FP32", (-1, 3)), ModelTensor("y", "INT64", (-1, -1, 2)))
 FIXED = (ModelTensor("x", "BYTES", (2, 3)), ModelTensor("y", "FP16", (-1, 3)))
@@ -23,6 +25,14 @@ def signature(given: ModelTensor, taken: ModelTensor, kind: str = "onnx") -> Mod
     return ModelSignature(kind, (given,), (taken,))
 
 
+def config_of(signature: ModelSignature, **more: Any) -> Any:
+    """The message that is generated, in which lint finds nothing."""
+    configuration = parse(generate("m", signature, **more))
+    files = (VersionFile("1/model.onnx", 1, ""),)
+    assert lint(LintSubject("m", configuration, files, signature)) == (), signature
+    return configuration.message
+
+
 def test_a_free_first_dimension_everywhere_is_the_batch() -> None:
     for pair, largest, dims in (
         (FREE, 8, [[3], [-1, 2]]),
@@ -30,23 +40,16 @@ def test_a_free_first_dimension_everywhere_is_the_batch() -> None:
         (SCALARS, 0, [[1], [1]]),
         (ROWS, 8, [[1], [1]]),
     ):
-        message = parse(generate("m", signature(*pair))).message
-        assert message.max_batch_size == largest, (pair, largest)
-        assert message.HasField("dynamic_batching") == (largest > 0), (pair, largest)
+        message = config_of(signature(*pair))
+        assert message.max_batch_size == largest, pair
+        assert message.HasField("dynamic_batching") == (largest > 0), pair
         assert [list(entry.dims) for entry in (*message.input, *message.output)] == dims
-        assert not message.instance_group, (pair, largest)
-
-
-def test_what_is_generated_has_no_findings() -> None:
-    for pair in (FREE, FIXED, SCALARS, ROWS):
-        found = signature(*pair)
-        files = (VersionFile("1/model.onnx", 1, ""),)
-        assert lint(LintSubject("m", parse(generate("m", found)), files, found)) == (), pair
+        assert not message.instance_group, pair
 
 
 def test_the_largest_batch_can_be_asked_for() -> None:
     for asked, batches in ((0, False), (1, False), (32, True)):
-        message = parse(generate("m", signature(*FREE), max_batch_size=asked)).message
+        message = config_of(signature(*FREE), max_batch_size=asked)
         assert (message.max_batch_size, message.HasField("dynamic_batching")) == (asked, batches)
 
 
@@ -65,8 +68,7 @@ def test_a_warm_up_sends_zeros_as_one_row_and_as_the_largest_batch() -> None:
     given = ModelTensor("x", "FP32", (-1, -1, 3)), ModelTensor("ids", "INT64", (-1,))
     found = ModelSignature("onnx", given, (ModelTensor("y", "FP32", (-1, 2)),))
     sizes = {"x": (4, 5, 3), "ids": (4,)}
-    text = generate("m", found, max_batch_size=16, warm_up=sizes)
-    samples = parse(text).message.model_warmup
+    samples = config_of(found, max_batch_size=16, warm_up=sizes).model_warmup
     assert [sample.batch_size for sample in samples] == [1, 16]
     for sample in samples:
         assert {name: list(value.dims) for name, value in sample.inputs.items()} == {
@@ -74,15 +76,12 @@ def test_a_warm_up_sends_zeros_as_one_row_and_as_the_largest_batch() -> None:
             "ids": [1],
         }
         assert all(value.zero_data for value in sample.inputs.values())
-    assert lint(LintSubject("m", parse(text), (VersionFile("1/model.onnx", 1, ""),), found)) == ()
 
 
 def test_a_model_without_batches_is_warmed_up_with_the_sizes_that_it_takes() -> None:
     found = signature(ModelTensor("x", "FP32", (-1, 3)), ModelTensor("y", "FP32", (-1,)))
-    text = generate("m", found, max_batch_size=0, warm_up={"x": (4, 3)})
-    (sample,) = parse(text).message.model_warmup
+    (sample,) = config_of(found, max_batch_size=0, warm_up={"x": (4, 3)}).model_warmup
     assert (sample.batch_size, list(sample.inputs["x"].dims)) == (1, [4, 3])
-    assert lint(LintSubject("m", parse(text), (VersionFile("1/model.onnx", 1, ""),), found)) == ()
 
 
 @pytest.mark.slow
@@ -108,8 +107,5 @@ def test_what_is_generated_loads_in_triton_and_is_ready_after_its_warm_up(
         taken = ModelTensor("y", "FP64" if name == "widened" else given.datatype, given.shape)
         text = generate(name, signature(given, taken), warm_up={"x": size} if size else None)
         assert ("model_warmup" in text) == bool(size), name
-        folder = server.repository / name
-        (folder / "1").mkdir(parents=True)
-        (folder / "1" / "model.onnx").write_bytes(model)
-        (folder / "config.pbtxt").write_text(text)
+        Model({1: model}, text).write(server.repository / name)
         load(server, name)

@@ -48,21 +48,16 @@ def told_of(
     return told[:CALLS]
 
 
+@pytest.mark.parametrize("protocol", [LaneProtocol.HTTP_JSON, LaneProtocol.HTTP_BINARY])
 def test_answers_of_triton_and_of_the_gateway_are_checked_and_tell_the_version(
-    beside: Beside,
+    beside: Beside, protocol: LaneProtocol
 ) -> None:
-    for protocol in (LaneProtocol.HTTP_JSON, LaneProtocol.HTTP_BINARY):
-        triton, gateway = beside.http
-        assert told_of(triton, protocol, "mirror", 1) == [(RIGHT, "1")] * CALLS, protocol
-        told = told_of(gateway, protocol, "mirror", 1)
-        assert {outcome for outcome, _ in told} == {RIGHT}, protocol
-        assert {decision.partition(";")[0] for _, decision in told} == {"1"}, protocol
-        assert all("by=" in decision for _, decision in told), protocol
-        assert {outcome for outcome, _ in told_of(triton, protocol, "mirror", 2)} == {WRONG}
-
-
-def test_refusals_of_both_are_told_apart(beside: Beside) -> None:
     triton, gateway = beside.http
-    protocol = LaneProtocol.HTTP_BINARY
+    assert told_of(triton, protocol, "mirror", 1) == [(RIGHT, "1")] * CALLS
+    assert {outcome for outcome, _ in told_of(triton, protocol, "mirror", 2)} == {WRONG}
+    told = told_of(gateway, protocol, "mirror", 1)
+    assert {(outcome, said.partition(";")[0]) for outcome, said in told} == {(RIGHT, "1")}
+    assert all("by=" in said for _, said in told)
+    # refusals of both are told apart
     assert {one for one, _ in told_of(triton, protocol, "nope", 1)} == {"http_404"}
     assert {one for one, _ in told_of(gateway, protocol, "nope", 1)} == {"http_404:unknown_model"}

@@ -363,55 +363,27 @@ def test_bytes_that_are_no_text_are_refused_by_input_and_element(served: Served)
 # --- Completing a configuration -----------------------------------------------------------------
 
 
-def test_a_model_without_a_configuration_is_completed_from_its_file(served: Served) -> None:
-    completed = served.config("bare")
-    assert (completed["backend"], completed["platform"]) == ("onnxruntime", "onnxruntime_onnx")
-    assert completed["max_batch_size"] == 6  # as the server was told
-    assert "dynamic_batching" in completed
-    assert tensors(completed) == [("x", "TYPE_FP32", [3]), ("y", "TYPE_FP32", [3])]
-    assert same(served.ask("bare", x=VALUES["FP32"])["y"], VALUES["FP32"])
-
-
-def test_a_fixed_first_dimension_means_no_batching_and_full_dims(served: Served) -> None:
-    completed = served.config("bare_fixed")
-    assert completed["max_batch_size"] == 0
-    assert "dynamic_batching" not in completed
-    assert tensors(completed) == [("x", "TYPE_INT32", [1, 3]), ("y", "TYPE_INT32", [1, 3])]
-    assert same(served.ask("bare_fixed", x=VALUES["INT32"])["y"], VALUES["INT32"])
-
-
-def test_one_number_per_row_is_completed_with_a_reshape(served: Served) -> None:
-    completed = served.config("bare_rows")
-    assert tensors(completed) == [("x", "TYPE_BF16", [1]), ("y", "TYPE_BF16", [1])]
+def test_what_a_configuration_leaves_out_is_completed_from_the_file(served: Served) -> None:
     column = VALUES["BF16"].reshape(3, 1)
-    assert same(served.ask("bare_rows", x=column)["y"], column)
-
-
-def test_a_scalar_is_completed_and_served_as_one_element(served: Served) -> None:
-    assert tensors(served.config("bare_scalar")) == [
-        ("x", "TYPE_FP32", [1]),
-        ("y", "TYPE_FP32", [1]),
-    ]
-    one = np.array([2.5], np.float32)
-    assert same(served.ask("bare_scalar", x=one)["y"], one)
-
-
-def test_what_the_configuration_says_stays_when_the_rest_is_completed(served: Served) -> None:
-    completed = served.config("no_outputs")
-    assert completed["max_batch_size"] == 16
-    assert tensors(completed) == [("x", "TYPE_FP32", [3]), ("y", "TYPE_FP32", [3])]
-
-
-def test_a_configuration_with_inputs_and_outputs_is_left_alone(served: Served) -> None:
-    assert served.config("unbatched")["max_batch_size"] == 0
-
-
-def tensors(configuration: Mapping[str, Any]) -> list[tuple[str, str, list[int]]]:
-    return [
-        (entry["name"], entry["data_type"], entry["dims"])
-        for role in ("input", "output")
-        for entry in configuration[role]
-    ]
+    for model, largest, dims, sent in (
+        ("bare", 6, [3], VALUES["FP32"]),  # the largest batch that the server was told
+        ("bare_fixed", 0, [1, 3], VALUES["INT32"]),  # a fixed first dimension: no batching
+        ("bare_rows", 6, [1], column),  # one number per row has a reshape
+        ("bare_scalar", 0, [1], np.array([2.5], np.float32)),
+        ("no_outputs", 16, [3], VALUES["FP32"]),  # what the configuration says stays
+    ):
+        completed = served.config(model)
+        assert (completed["backend"], completed["max_batch_size"]) == ("onnxruntime", largest)
+        datatype = f"TYPE_{DATA_TYPES[sent.dtype.name]}"
+        assert [
+            (entry["name"], entry["data_type"], entry["dims"])
+            for entry in (*completed["input"], *completed["output"])
+        ] == [("x", datatype, dims), ("y", datatype, dims)], model
+        assert same(served.ask(model, x=sent)["y"], sent), model
+    assert served.config("bare")["platform"] == "onnxruntime_onnx"
+    assert "dynamic_batching" in served.config("bare")
+    assert "dynamic_batching" not in served.config("bare_fixed")
+    assert served.config("unbatched")["max_batch_size"] == 0  # it has inputs and outputs
 
 
 def test_the_default_batch_size_is_the_most_specific_flag(backend: ModuleType) -> None:
@@ -436,9 +408,7 @@ def test_a_sound_model_loads_and_any_other_is_refused_with_the_reason(served: Se
             assert said == "", name
         else:
             assert f"{name} version 1: {REFUSED[name][1]}" in said, name
-
-
-def test_a_missing_provider_names_the_package_that_has_it(served: Served) -> None:
+    # a provider that is missing names the package that has it
     assert "install onnxruntime-gpu instead" in served.refusals["no_tensorrt"]
     assert "install onnxruntime-openvino instead" in served.refusals["no_openvino"]
 
@@ -478,20 +448,17 @@ def test_requests_of_different_shapes_are_each_answered_in_their_own(served: Ser
     assert [answer.tolist() for answer in answers] == [[[2]], [[2, 2]], [[2]], [[2, 2, 2]]]
 
 
-def test_inputs_and_outputs_go_by_name_not_by_order(served: Served) -> None:
-    answer = served.ask(
-        "arithmetic", b=np.array([[2, 4]], np.float32), a=np.array([[8, 8]], np.float32)
-    )
+def test_inputs_and_outputs_go_by_name_and_only_what_was_asked_for_comes_back(
+    served: Served,
+) -> None:
+    given = {"b": np.array([[2, 4]], np.float32), "a": np.array([[8, 8]], np.float32)}
+    answer = served.ask("arithmetic", **given)
     assert {name: array.tolist() for name, array in answer.items()} == {
         "difference": [[6, 4]],
         "quotient": [[4, 2]],
     }
-
-
-def test_only_the_outputs_that_were_asked_for_come_back(served: Served) -> None:
-    number = np.array([[6]], np.float32)
     wanted = [triton_http.InferRequestedOutput("quotient")]
-    result = served.http.infer("arithmetic", filled({"a": number, "b": number}), outputs=wanted)
+    result = served.http.infer("arithmetic", filled(given), outputs=wanted)
     assert [output["name"] for output in result.get_response()["outputs"]] == ["quotient"]
 
 
@@ -508,15 +475,12 @@ def test_a_model_that_loses_the_batch_is_not_cut_up(served: Served) -> None:
         served.ask("flattened", x=np.ones((2, 3), np.float32))
 
 
-def test_empty_rows_are_answered_empty(served: Served) -> None:
-    empty = np.ones((2, 0), np.float32)
-    assert served.ask("arithmetic", a=empty, b=empty)["quotient"].shape == (2, 0)
-
-
-def test_without_batching_a_free_dimension_takes_any_size(served: Served) -> None:
+def test_a_free_dimension_takes_any_size(served: Served) -> None:
     for rows in (0, 1, 5):
         sent = np.ones((rows, 3), np.float32)
         assert same(served.ask("unbatched", x=sent)["y"], sent), rows
+    empty = np.ones((2, 0), np.float32)
+    assert served.ask("arithmetic", a=empty, b=empty)["quotient"].shape == (2, 0)
 
 
 def test_an_optional_input_falls_back_to_the_default_in_the_file(served: Served) -> None:
