@@ -19,7 +19,6 @@ _CONFIGS: Mapping[str, Any] = {
     "that is a list": "[]",
     "of another model": '{"name": "other"}',
     "with an unknown data type": '{"input": [{"name": "x", "data_type": "TYPE_X"}]}',
-    "with an unknown backend": '{"backend": "nothing"}',
     "as a number": 7,
 }
 _CONFIGS_IN_JSON: Mapping[str, Any] = {

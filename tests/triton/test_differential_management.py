@@ -22,45 +22,36 @@ _WHY = "the sentence is Triton's, and the reason follows"
 _PARSER = "what is wrong with JSON is said in the words of another parser"
 _PEOPLE = "without the stack of Python calls and the empty line behind it"
 _FORMATS = "Triton has other words over HTTP than over gRPC; the gateway has those of gRPC"
+_BOTH = (
+    (
+        _WHY,
+        "a config that is no JSON | a config that is empty | a config of words |"
+        " a config with an unknown field | a config that is a list | a config of another model |"
+        " a config with an unknown data type | load of a model whose folder is broken",
+    ),
+    (_PEOPLE, "load of a model whose code is broken"),
+)
+_OVER_HTTP = (
+    (_WHY, "a config with a wrong value | an unknown parameter of a load"),
+    (_PEOPLE, "a config whose version is not there"),
+    (
+        _PARSER,
+        "a load of no JSON | a load of blanks | trace settings of no JSON |"
+        " trace settings of nothing | log settings of no JSON | log settings of nothing",
+    ),
+    ("Triton takes no notice of it", "dependents as a word"),
+    ("Triton takes it for another number", "a log level beyond 32 bits"),
+    (_FORMATS, "a trace count below zero | an unknown log format"),
+)
+
+
+def _by_name(*rows: tuple[str, str]) -> dict[str, str]:
+    return {name: reason for reason, names in rows for name in names.split(" | ")}
+
+
 OTHERWISE = {
-    "http": {
-        "a config that is no JSON": _WHY,
-        "a config that is empty": _WHY,
-        "a config of words": _WHY,
-        "a config with an unknown field": _WHY,
-        "a config with a wrong value": _WHY,
-        "a config that is a list": _WHY,
-        "a config of another model": _WHY,
-        "a config with an unknown data type": _WHY,
-        "an unknown parameter of a load": _WHY,
-        "load of a model whose folder is broken": _WHY,
-        "a config with an unknown backend": _PEOPLE,
-        "a config whose version is not there": _PEOPLE,
-        "load of a model whose code is broken": _PEOPLE,
-        "a load of no JSON": _PARSER,
-        "a load of blanks": _PARSER,
-        "trace settings of no JSON": _PARSER,
-        "trace settings of nothing": _PARSER,
-        "log settings of no JSON": _PARSER,
-        "log settings of nothing": _PARSER,
-        "dependents as a word": "Triton takes no notice of it",
-        "a log level beyond 32 bits": "Triton takes it for another number",
-        "a trace count below zero": _FORMATS,
-        "an unknown log format": _FORMATS,
-    },
-    "grpc": {
-        "a config that is no JSON": _WHY,
-        "a config that is empty": _WHY,
-        "a config of words": _WHY,
-        "a config with an unknown field": _WHY,
-        "a config that is a list": _WHY,
-        "a config of another model": _WHY,
-        "a config with an unknown data type": _WHY,
-        "load of a model whose folder is broken": _WHY,
-        "garbage as a load": _WHY,
-        "a config with an unknown backend": _PEOPLE,
-        "load of a model whose code is broken": _PEOPLE,
-    },
+    "http": _by_name(*_BOTH, *_OVER_HTTP),
+    "grpc": _by_name(*_BOTH, (_WHY, "garbage as a load")),
 }
 _ANSWERS = {"TraceSetting": pb.TraceSettingResponse, "LogSettings": pb.LogSettingsResponse}
 
@@ -104,6 +95,7 @@ def over_grpc(name: str, address: str) -> tuple[object, str]:
 
 
 def test_management_calls_are_answered_as_triton_answers_them(pair: Pair) -> None:
+    assert OTHERWISE["http"].keys() <= HTTP.keys() and OTHERWISE["grpc"].keys() <= GRPC.keys()
     surprises = []
     for protocol, calls, make in (("http", HTTP, over_http), ("grpc", GRPC, over_grpc)):
         for name in calls:
