@@ -23,15 +23,12 @@ def side(
 ):
     inputs = inputs or {"x": ("FP32", (-1, 2, 2, 1))}
     outputs = outputs or {"y": ("FP32", (-1, 3))}
-    metadata = Metadata(
-        *(
-            {name: TensorSpec(name, *spec) for name, spec in each.items()}
-            for each in (inputs, outputs)
-        )
+    takes, gives = (
+        {name: TensorSpec(name, *spec) for name, spec in each.items()} for each in (inputs, outputs)
     )
     labelled = {"y": texts} if texts else {}
     recorded = RecordedDocuments(steps or {}, labelled, output_kinds=kinds or {})
-    return side_of("m", 1, metadata, recorded, output=output, labels=labels)
+    return side_of("m", 1, Metadata(takes, gives), recorded, output=output, labels=labels)
 
 
 def numbers(*values):

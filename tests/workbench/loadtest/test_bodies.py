@@ -26,12 +26,8 @@ from serve.workbench.loadtest.sequences import IDS, MARKER_ID, sequence_body, se
 from ...triton.client_models import VALUES
 from .conftest import Beside
 
-JSON, BINARY, GRPC, TF = (
-    LaneProtocol.HTTP_JSON,
-    LaneProtocol.HTTP_BINARY,
-    LaneProtocol.GRPC,
-    LaneProtocol.TFSERVING,
-)
+JSON, BINARY = LaneProtocol.HTTP_JSON, LaneProtocol.HTTP_BINARY
+GRPC, TF = LaneProtocol.GRPC, LaneProtocol.TFSERVING
 TWO = {
     "x": np.array([[1.5, 2.0], [3.0, 4.0]], np.float32),
     "t": np.array([["a"], [b"\xc3\xa9"]], object),

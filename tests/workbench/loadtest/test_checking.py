@@ -35,18 +35,14 @@ def as_json(**outputs: Array) -> Body:
 
 
 def as_binary(**outputs: Array) -> Body:
-    parts = [to_raw(x, datatype_of(x)) for x in outputs.values()]
-    tensors = [
-        {
-            "name": name,
-            "datatype": datatype_of(x),
-            "shape": list(x.shape),
-            "parameters": {"binary_data_size": len(part)},
-        }
-        for (name, x), part in zip(outputs.items(), parts, strict=True)
-    ]
+    tensors, parts = [], b""
+    for name, x in outputs.items():
+        part = to_raw(x, datatype_of(x))
+        size = {"parameters": {"binary_data_size": len(part)}}
+        tensors.append({"name": name, "datatype": datatype_of(x), "shape": list(x.shape)} | size)
+        parts += part
     head = json.dumps({"model_name": "m", "outputs": tensors}).encode()
-    return head + b"".join(parts), len(head)
+    return head + parts, len(head)
 
 
 def as_grpc(**outputs: Array) -> Body:

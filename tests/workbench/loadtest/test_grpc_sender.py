@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
@@ -79,6 +79,11 @@ def streamed(answer: Any = None, error: str = "") -> bytes:
     return serialized
 
 
+def each(answers: Callable[[Any], Iterable[bytes]]) -> Stream:
+    """A stream that says this to each request."""
+    return lambda requests, _: (one for request in requests for one in answers(request))
+
+
 class ScriptedGrpc(grpc.GenericRpcHandler):
     """The server, from `with` to its end. `metadata` is what each call or stream came with."""
 
@@ -122,7 +127,7 @@ class ScriptedGrpc(grpc.GenericRpcHandler):
 
 
 def test_calls_go_one_after_the_other_over_one_stream_that_has_the_headers() -> None:
-    with ScriptedGrpc(stream=echo) as server:
+    with ScriptedGrpc(stream=each(lambda one: [streamed(reply(identity=one.id))])) as server:
         told = drive(STREAM, server.address, 1, 1, 1, headers=(("Authorization", "Bearer sg_1"),))
         assert told == [("", "3")] * 3
         (metadata,) = server.metadata
@@ -132,12 +137,11 @@ def test_calls_go_one_after_the_other_over_one_stream_that_has_the_headers() -> 
 def test_calls_that_wait_hold_up_no_others() -> None:
     together = threading.Barrier(40)
 
-    def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
-        for _ in requests:
-            together.wait(60.0)
-            yield streamed(reply())
+    def answers(_: Any) -> list[bytes]:
+        together.wait(60.0)
+        return [streamed(reply())]
 
-    with ScriptedGrpc(stream=stream) as server:
+    with ScriptedGrpc(stream=each(answers)) as server:
         assert drive(STREAM, server.address, 40, timeout=60.0) == [("", "3")] * 40
 
 
@@ -149,17 +153,11 @@ def test_what_grpc_cannot_send_is_refused_at_once() -> None:
 
 
 def test_an_answer_is_compared_with_what_is_expected() -> None:
-    def answer() -> Any:
-        made = reply()
-        made.outputs.add(name="y", datatype="FP32", shape=[1, 3])
-        made.raw_output_contents.append(np.array([0, 1, 0], np.float32).tobytes())
-        return made
-
-    def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
-        return (streamed(answer()) for _ in requests)
-
+    made = reply()
+    made.outputs.add(name="y", datatype="FP32", shape=[1, 3])
+    made.raw_output_contents.append(np.array([0, 1, 0], np.float32).tobytes())
     payloads = tuple(Payload(b"\x0a\x01m", expected=(row,), output="y") for row in (1, 2))
-    with ScriptedGrpc(stream=stream) as server:
+    with ScriptedGrpc(stream=each(lambda _: [streamed(made)])) as server:
         told = drive(STREAM, server.address, 2, payloads=payloads)
     assert [outcome for outcome, _ in told] == ["", "wrong_answer"]
 
@@ -194,13 +192,12 @@ def test_a_connection_that_breaks() -> None:
 def test_a_call_ends_when_its_time_is_over_and_the_next_one_goes_on() -> None:
     over, calls = threading.Event(), iter(range(9))
 
-    def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
-        for _ in requests:
-            if next(calls) == 0:
-                over.wait(60.0)
-            yield streamed(reply())
+    def answers(_: Any) -> list[bytes]:
+        if next(calls) == 0:
+            over.wait(60.0)
+        return [streamed(reply())]
 
-    with ScriptedGrpc(stream=stream) as server:
+    with ScriptedGrpc(stream=each(answers)) as server:
         told = drive(STREAM, server.address, 1, 1, timeout=1.0)
         over.set()
     assert told == [("timeout", ""), ("", "3")]
@@ -210,13 +207,8 @@ def test_a_call_ends_when_its_time_is_over_and_the_next_one_goes_on() -> None:
 
 
 def test_an_error_in_the_stream_ends_the_call_and_not_the_stream() -> None:
-    def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
-        next(requests)
-        yield streamed(error="no such thing")
-        next(requests)
-        yield streamed(reply())
-
-    with ScriptedGrpc(stream=stream) as server:
+    made = iter([streamed(error="no such thing"), streamed(reply())])
+    with ScriptedGrpc(stream=each(lambda _: [next(made)])) as server:
         assert drive(STREAM, server.address, 1, 1) == [("stream_error", ""), ("", "3")]
         assert len(server.metadata) == 1
 
@@ -234,14 +226,12 @@ def test_a_stream_that_ends_is_opened_again_by_the_next_call() -> None:
 
 
 def test_further_answers_of_an_earlier_call_are_passed_over() -> None:
-    def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
-        for count, request in enumerate(requests):
-            yield streamed(reply(f"{count}0", request.id))
-            yield streamed(reply(f"{count}1", request.id))
+    def answers(request: Any) -> list[bytes]:
+        return [streamed(reply(f"{request.id}-{place}", request.id)) for place in (0, 1)]
 
-    with ScriptedGrpc(stream=stream) as server:
+    with ScriptedGrpc(stream=each(answers)) as server:
         told = drive(STREAM, server.address, 1, 1, 1)
-    assert [decision for _, decision in told] == ["00", "10", "20"]
+    assert [decision for _, decision in told] == [f"0000000{call}-0" for call in (1, 2, 3)]
 
 
 def test_a_call_that_asks_for_the_end_lasts_until_there() -> None:
@@ -249,22 +239,17 @@ def test_a_call_that_asks_for_the_end_lasts_until_there() -> None:
     asked.parameters["triton_enable_empty_final_response"].bool_param = True
     ended: list[str] = []
 
-    def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
-        for request in requests:
-            yield streamed(reply("1", request.id, final=False))
-            yield streamed(reply("1", request.id, final=False))
-            ended.append(request.id)
-            yield streamed(reply("1", request.id, final=True))
+    def answers(request: Any) -> Iterator[bytes]:
+        yield streamed(reply("1", request.id, final=False))
+        yield streamed(reply("1", request.id, final=False))
+        ended.append(request.id)
+        yield streamed(reply("1", request.id, final=True))
 
-    with ScriptedGrpc(stream=stream) as server:
+    with ScriptedGrpc(stream=each(answers)) as server:
         payloads = (Payload(asked.SerializeToString()),)
         told = drive(STREAM, server.address, 1, 1, payloads=payloads)
     assert told == [("", "1")] * 2
     assert ended == ["00000001", "00000002"]
-
-
-def echo(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[bytes]:
-    return (streamed(reply(identity=request.id)) for request in requests)
 
 
 def break_one(listener: socket.socket) -> None:

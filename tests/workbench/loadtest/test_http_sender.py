@@ -219,14 +219,8 @@ def test_an_answer_may_end_with_its_connection() -> None:
 
 def test_an_answer_that_is_cut_is_broken() -> None:
     decided = answer(b"{}", ("servegate-version", "2"))
-    cuts: list[Act] = [
-        (CLOSE,),
-        (RESET,),
-        (answer()[:20], CLOSE),
-        (answer()[:-3], CLOSE),
-        (BY_CHUNKS[:-3], CLOSE),
-        (answer()[:-3], 0.01, RESET),
-    ]
+    pieces = (b"", answer()[:20], answer()[:-3], BY_CHUNKS[:-3])
+    cuts: list[Act] = [(RESET,), (answer()[:-3], 0.01, RESET), *((one, CLOSE) for one in pieces)]
     ends = [(BROKEN, "")] * len(cuts) + [(BROKEN, "2"), (RIGHT, "3")]
     assert told_of(*cuts, (decided[:-1], CLOSE), count=len(ends)) == ends
 

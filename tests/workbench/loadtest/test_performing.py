@@ -132,12 +132,7 @@ def test_a_run_that_cannot_be_raises_what_is_wrong(server: ModelServer) -> None:
         ("0 workers", {"workers": 0}),
         ("workers cannot connect", {"listen": "256.256.256.256:1", "expect": 1}),
     ):
-        diary = Diary()
+        diary, actions = Diary(), [Action(0.1, "one", nothing)]
         with pytest.raises(Invalid, match=words):
-            run_of(
-                plan_of(server.address),
-                observer=diary,
-                actions=[Action(0.1, "one", nothing)],
-                **options,
-            )
+            run_of(plan_of(server.address), observer=diary, actions=actions, **options)
         assert diary.entries == ["begin", "end"]

@@ -48,14 +48,8 @@ RIGHT_CALLS = CallKey(0, RIGHT, "")
 
 def test_calls_that_were_answered_or_waited_in_vain_count_in_a_latency() -> None:
     waited = (RIGHT, WRONG, TIMED_OUT, NEVER_STARTED, "http_504", "http_504:deadline_exceeded")
-    quick = (
-        BROKEN,
-        NOT_CONNECTED,
-        MALFORMED,
-        "http_429:overloaded",
-        "http_503",
-        "grpc_UNAVAILABLE",
-    )
+    quick = (BROKEN, NOT_CONNECTED, MALFORMED, "http_429:overloaded", "http_503")
+    quick += ("grpc_UNAVAILABLE",)
     assert [each for each in (*waited, *quick) if is_waited(each)] == [*waited]
     assert [each for each in waited if not is_served(each)] == [NEVER_STARTED]
 
@@ -124,14 +118,8 @@ def test_rows_are_lanes_followed_by_their_versions() -> None:
         decisions={"10; by=split": 0.3, "2; by=label:stable": 0.3, "2; by=split": 0.4},
     )
     found = summary.rows(run)
-    assert [(row.lane, row.version) for row in found] == [
-        ("grpc", ""),
-        ("grpc", "2"),
-        ("grpc", "10"),
-        ("http-json", ""),
-        ("http-json", "2"),
-        ("http-json", "10"),
-    ]
+    each = [(lane, version) for lane in ("grpc", "http-json") for version in ("", "2", "10")]
+    assert [(row.lane, row.version) for row in found] == each
     assert found[0].protocol == "grpc"
     assert found[0].calls == found[1].calls + found[2].calls
     assert found[0].calls + found[3].calls == summary.total(run).calls == 1000
