@@ -51,6 +51,8 @@ class Meters:
         self._mirrored: dict[tuple[str, ...], int] = {}
         self._mirrored_seconds: dict[tuple[str, ...], _Answers] = {}
         self._dropped: dict[tuple[str, ...], int] = {}
+        self._comparisons: dict[tuple[str, ...], int] = {}
+        self._compared_rows: dict[tuple[str, ...], int] = {}
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Register a number that is read when Prometheus asks."""
@@ -99,6 +101,16 @@ class Meters:
         """The copy of a call has ended; `place` is model, candidate and protocol."""
         _add(self._mirrored, (*place, code))
         self._mirrored_seconds.setdefault(place, _Answers(good=True)).add(seconds)
+
+    def compared(self, place: tuple[str, str], outcome: str) -> None:
+        """The response to a copy was compared, or why not; `place` is model and candidate."""
+        _add(self._comparisons, (*place, outcome))
+
+    def compared_rows(self, place: tuple[str, str, str], agreeing: int, differing: int) -> None:
+        """So many rows of an output agree and differ; `place` is model, candidate and output."""
+        for verdict, count in (("agrees", agreeing), ("differs", differing)):
+            key = (*place, verdict)
+            self._compared_rows[key] = self._compared_rows.get(key, 0) + count
 
     def mirror_dropped(self, place: tuple[str, str], reason: str) -> None:
         """A call that was to be mirrored was not; `place` is model and candidate."""
@@ -167,6 +179,20 @@ class Meters:
                 "Calls that were selected for mirroring but not sent, by reason",
                 (*_MIRROR, "reason"),
                 self._dropped,
+            ),
+            (
+                "servegate_mirror_comparisons",
+                "Successful mirrored calls whose response was compared with the caller's, "
+                "or why it was not",
+                (*_MIRROR, "outcome"),
+                self._comparisons,
+            ),
+            (
+                "servegate_mirror_rows",
+                "Rows of an output that agree or differ between the candidate and the "
+                "version that served the caller",
+                (*_MIRROR, "output", "verdict"),
+                self._compared_rows,
             ),
         ):
             family = CounterMetricFamily(name, text, labels=labels)

@@ -33,10 +33,11 @@ from serve.listeners.grpc.services import Service
 from serve.listeners.http.connection import HttpClientConnection
 from serve.listeners.http.kserve import KServeHttp
 from serve.listeners.management import Management
-from serve.listeners.mirror_senders import senders
+from serve.listeners.mirror_senders import comparison, senders
 from serve.listeners.tfserving.facade import TfServing
 from serve.listeners.tfserving.grpc import TfServingGrpc
 from serve.listeners.tfserving.http import router
+from serve.processes.compute import ComputeProcess
 from serve.proxy.admission import Admission
 from serve.proxy.gateway import Gateway, LiveSnapshot
 from serve.proxy.health import Health
@@ -91,6 +92,7 @@ class ProxyWorker:
         self._mirror_grpc = GrpcPool(
             limits=settings.limits, connect_timeout=timeout, clock=time.monotonic
         )
+        self._comparing = ComputeProcess()
         self._mirrors = self._make_mirrors()
         self._gateway = self._walk()
         self._tfserving = TfServing(
@@ -127,6 +129,7 @@ class ProxyWorker:
             stack.callback(grpc.close)
             stack.callback(self._hanging.close)
             stack.callback(self._tfserving.compute.close)
+            stack.callback(self._comparing.close)
             async with asyncio.TaskGroup() as tasks:
                 sweeps = _for_ever(*self._sweeps(http, grpc))
                 work = [self._feed.run(), self._caller.run(), sweeps]
@@ -206,6 +209,7 @@ class ProxyWorker:
             senders=senders(
                 self._mirror_http, self._mirror_grpc, clock=time.monotonic, limit=limits.in_flight
             ),
+            compare=comparison(self._comparing),
             seconds=limits.call,
         )
 

@@ -23,7 +23,7 @@ from serve.control.storage.store import Store
 from serve.core.access import ApiKey
 from serve.core.errors import Unavailable
 from serve.core.routes import Route, Split
-from serve.core.snapshot import ModelView, Snapshot, VersionTarget
+from serve.core.snapshot import ComparedOutputs, ModelView, Snapshot, VersionTarget
 from serve.triton.foreign_code import calls_others
 
 GONE_AFTER = 10.0  # seconds without a poll after which a worker is not waited for
@@ -112,7 +112,22 @@ def _view(
         sequences=bool(sequences),
         failed=failed,
         asleep=asleep,
+        compared=_compared(model, decisions, chosen),
     )
+
+
+def _compared(model: Model, decisions: Decisions, route: Route | None) -> ComparedOutputs | None:
+    """As the candidate declares its outputs: in its record, or else in its folder."""
+    if route is None or route.mirror is None:
+        return None
+    one = model.holding(route.mirror.version)
+    if one is None:
+        return None
+    is_batched = one.configuration is not None and one.configuration.message.max_batch_size > 0
+    record = decisions.versions.get(model.name, {}).get(route.mirror.version)
+    if record is not None:
+        return ComparedOutputs(record.output_kinds, tuple(record.output_labels), is_batched)
+    return ComparedOutputs(one.output_kinds, tuple(one.labels), is_batched)
 
 
 def _is_asleep(pools: tuple[str, ...], fleet: Fleet) -> bool:

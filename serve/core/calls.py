@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from serve.core.snapshot import VersionTarget
+from serve.core.snapshot import ComparedOutputs, VersionTarget
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -97,10 +97,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class MirrorTarget:
-    """Where copies of calls go, and of which share of them, above 0 and at most 1."""
+    """Where copies of calls go, and of which share of them, above 0 and at most 1.
+
+    `compared` says how the responses are compared.
+    """
 
     target: VersionTarget
     share: float
+    compared: ComparedOutputs
 
 
 @dataclass(frozen=True, slots=True)

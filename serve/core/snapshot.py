@@ -43,6 +43,19 @@ class VersionTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedOutputs:
+    """How the outputs of a model are compared with those of a mirror's candidate.
+
+    `declared` is the candidate's `outputs.json`, checked; `labelled` outputs have label texts;
+    `is_batched` says that the first dimension counts rows.
+    """
+
+    declared: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    labelled: tuple[str, ...] = ()
+    is_batched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ModelView:
     """One model: its targets by version, its labels, its route, and whether it serves sequences.
 
@@ -50,6 +63,7 @@ class ModelView:
     which of the two it is. A model none of whose versions is ready has an empty `targets`; `failed`
     tells one that could not be loaded from one that is still loading. `asleep` says that its pool
     may have no replica, and has none that holds all of it: calls for what is missing may wait.
+    `compared` is set if the route has a mirror.
     """
 
     name: str
@@ -60,6 +74,7 @@ class ModelView:
     sequences: bool = False
     failed: bool = False
     asleep: bool = False
+    compared: ComparedOutputs | None = None
 
     @property
     def called(self) -> frozenset[int]:
@@ -160,7 +175,9 @@ def _key_from_json(name: str, item: Any) -> ApiKey:
 
 def _model_to_json(model: ModelView, numbers: dict[tuple[str, ...], int]) -> dict[str, Any]:
     """`numbers` are those of the sets of holders; it learns new ones."""
+    compared = model.compared
     return {
+        **({} if compared is None else {"compared": _compared_to_json(compared)}),
         "labels": dict(model.labels),
         **(model.route.to_json() if model.route else {"split": None}),
         "routed": model.routed,
@@ -178,6 +195,21 @@ def _model_to_json(model: ModelView, numbers: dict[tuple[str, ...], int]) -> dic
             for version, target in model.targets.items()
         },
     }
+
+
+def _compared_to_json(compared: ComparedOutputs) -> dict[str, Any]:
+    return {
+        "declared": dict(compared.declared),
+        "labelled": list(compared.labelled),
+        "is_batched": compared.is_batched,
+    }
+
+
+def _compared_from_json(item: Any) -> ComparedOutputs | None:
+    if not item:
+        return None
+    labelled = tuple(map(str, item["labelled"]))
+    return ComparedOutputs(dict(item["declared"]), labelled, bool(item["is_batched"]))
 
 
 def _finder(data: Any, replicas: Mapping[str, Replica]) -> Callable[[Any], tuple[str, ...]]:
@@ -226,4 +258,5 @@ def _model_from_json(name: str, item: Any, find: Callable[[Any], tuple[str, ...]
         sequences=bool(item["sequences"]),
         failed=bool(item["failed"]),
         asleep=bool(item.get("asleep", False)),  # older ones do not say
+        compared=_compared_from_json(item.get("compared")),
     )

@@ -1,10 +1,12 @@
-"""How the copy of a mirrored call is sent: over HTTP or gRPC, as the call itself."""
+"""How the copy of a mirrored call is sent, over HTTP or gRPC as the call itself, and compared."""
 
 from collections.abc import Callable, Mapping
 
 from serve.core.calls import Reply, Verb
 from serve.core.replicas import Replica
-from serve.proxy.mirrors import MirroredCall, Send
+from serve.processes.compute import ComputeProcess
+from serve.proxy.mirrors import Compare, MirroredCall, Send
+from serve.tensors.mirrored import compare_responses
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.grpc_question import send
 from serve.triton.http_pool import Pool, request_line
@@ -35,3 +37,22 @@ def senders(
         return await send(grpc, replica, call.head, message, seconds=seconds, limit=limit)
 
     return {"http": over_http, "grpc": over_grpc}
+
+
+def comparison(compute: ComputeProcess) -> Compare:
+    """Compares in a child process: decoding responses would keep the calls of others waiting."""
+
+    async def compare(call: MirroredCall, reply: Reply) -> Mapping[str, tuple[int, int]]:
+        assert call.choice.mirror is not None and call.response is not None
+        how = call.choice.mirror.compared
+        return await compute.run(
+            compare_responses,
+            call.protocol,
+            (call.response.body, call.response.headers),
+            (reply.body, reply.headers),
+            dict(how.declared),
+            how.labelled,
+            how.is_batched,
+        )
+
+    return compare

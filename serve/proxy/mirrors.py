@@ -29,6 +29,7 @@ from serve.wire.status import code_name
 MOST_SENT = 32  # copies in flight at a time, in each worker
 MOST_WAITING = 64  # copies that wait for that
 MOST_BYTES = 16 << 20  # of all their requests
+_GOOD = frozenset((0, 200))  # over gRPC and HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class MirroredCall:
     """A call to repeat on the version that `choice.mirror` names.
 
     `head` and `pieces` are its request in the form that the sender of its protocol needs; `size` is
-    in bytes.
+    in bytes. `response` is what the caller got, None if it was not kept: it cannot be compared.
     """
 
     choice: Choice
@@ -44,6 +45,7 @@ class MirroredCall:
     head: bytes
     pieces: tuple[bytes, ...]
     size: int
+    response: Reply | None = None
 
     @property
     def target(self) -> VersionTarget:
@@ -54,6 +56,10 @@ class MirroredCall:
 
 Send = Callable[[MirroredCall, Replica, float], Awaitable[Reply]]
 """Sends a copy to a replica, until a moment of the clock; raises what any call to Triton raises."""
+
+
+Compare = Callable[[MirroredCall, Reply], Awaitable[Mapping[str, tuple[int, int]]]]
+"""By output, how many rows of the two responses agree and differ; an error if one is unreadable."""
 
 
 class Mirrors:
@@ -72,6 +78,7 @@ class Mirrors:
         draw: Callable[[], float],
         clock: Callable[[], float],
         senders: Mapping[str, Send],
+        compare: Compare,
         seconds: float,
     ) -> None:
         self._replicas = replicas
@@ -81,6 +88,7 @@ class Mirrors:
         self._draw = draw
         self._clock = clock
         self._senders = senders
+        self._compare = compare
         self._seconds = seconds
         self._waiting: deque[MirroredCall] = deque()
         self._sending: set[asyncio.Task[None]] = set()
@@ -137,14 +145,36 @@ class Mirrors:
                 raise NoReplica(target.model, str(target.version), "")
             reply = await self._senders[call.protocol](call, replica, begun + self._seconds)
             code = code_name(call.protocol, reply.status)
+            seconds = self._clock() - begun
+            if reply.status in _GOOD:
+                await self._count_agreement(call, reply)
         except ServegateError as error:
-            code = error.code
+            code, seconds = error.code, self._clock() - begun
         except Exception as fault:
             faults.report(self, fault)
-            code = ServegateError.code
+            code, seconds = ServegateError.code, self._clock() - begun
         finally:
             self._bytes -= call.size
             if replica is not None:
                 self._loads.left(replica.name)
         place = (target.model, str(target.version), call.protocol)
-        self._meters.mirrored(place, code, self._clock() - begun)
+        self._meters.mirrored(place, code, seconds)
+
+    async def _count_agreement(self, call: MirroredCall, reply: Reply) -> None:
+        """Compare the response with what the caller got."""
+        place = (call.target.model, str(call.target.version))
+        if call.response is None:
+            self._meters.compared(place, "not_kept")
+            return
+        try:
+            counts = await self._compare(call, reply)
+        except ServegateError as error:
+            self._meters.compared(place, error.code)
+            return
+        except Exception as fault:
+            faults.report(self, fault)
+            self._meters.compared(place, ServegateError.code)
+            return
+        self._meters.compared(place, "compared")
+        for output, (agreeing, differing) in counts.items():
+            self._meters.compared_rows((*place, output), agreeing, differing)

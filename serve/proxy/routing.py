@@ -24,7 +24,7 @@ from serve.core.errors import (
     UnknownVersion,
 )
 from serve.core.routes import BY_KEY, Route, RouteMatch, header_of
-from serve.core.snapshot import ModelView, Snapshot, VersionTarget
+from serve.core.snapshot import ComparedOutputs, ModelView, Snapshot, VersionTarget
 
 _LARGEST_NUMBER = (1 << 63) - 1  # the largest version that Triton can count to
 _LONGEST_NUMBER = 19  # digits of it
@@ -184,7 +184,7 @@ def _mirror(model: ModelView, target: VersionTarget) -> MirrorTarget | None:
     candidate = model.targets.get(rule.version)
     if candidate is None or (candidate.calls_others and not rule.code):
         return None
-    return MirrorTarget(candidate, rule.percent / 100)
+    return MirrorTarget(candidate, rule.percent / 100, model.compared or ComparedOutputs())
 
 
 def _header(call: Call, name: bytes) -> str:

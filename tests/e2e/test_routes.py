@@ -148,7 +148,14 @@ def test_copies_of_calls_go_to_a_candidate_and_callers_notice_nothing(gateway, t
         found = (line for line in lines if "mirrored_calls_total{" in line and model in line)
         return [int(float(line.split()[-1])) for line in found]
 
+    def rows(verdict):
+        words = ("mirror_rows_total{", f'model="{model}"', f'verdict="{verdict}"')
+        found = (line for line in gateway.metrics().splitlines() if all(w in line for w in words))
+        return [int(float(line.split()[-1])) for line in found]
+
     harness.until(lambda: sorted(counted()) == [10, 11], what="the copies have ended")
+    harness.until(lambda: len(rows("agrees")) == 1, what="responses are compared")
+    assert (rows("agrees"), rows("differs")) == ([21], [0])  # both versions are the same model
     shown = harness.servegate("route", "show", model, "--admin-url", gateway.admin)
     assert "mirror: 100 % of the calls are also sent to version 2" in shown.stderr
     assert harness.servegate(*words, "--mirror", "none").returncode == 0

@@ -1,7 +1,7 @@
 """Copies of calls over both protocols: what a candidate gets, and what callers notice of it."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from builders import DataPlane, snapshot, target, until, view
@@ -12,15 +12,22 @@ from listeners.http_replicas import answering, breaking_off
 from listeners.http_scene import LIMITS, Scene, in_scene
 from tritonclient.grpc import service_pb2
 
+from serve.core.calls import Reply
 from serve.core.routes import Mirror
 from serve.listeners.mirror_senders import senders
-from serve.proxy.mirrors import Mirrors
+from serve.proxy.mirrors import MirroredCall, Mirrors
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.http_pool import Pool
 
 ALL = Mirror(2, 100)
 TARGETS = (target(1, "a"), target(2, "b", physical="m--2"))
 BOTH = snapshot(view(*TARGETS, split="1=1", rules={"mirror": ALL}))
+
+
+async def same_bodies(call: MirroredCall, reply: Reply) -> Mapping[str, tuple[int, int]]:
+    """Stands in for the child process that compares."""
+    assert call.response is not None
+    return {"body": (1, 0) if call.response.body == reply.body else (0, 1)}
 
 
 @asynccontextmanager
@@ -36,6 +43,7 @@ async def mirroring(plane: DataPlane) -> AsyncIterator[Mirrors]:
         draw=lambda: 0.0,
         clock=plane.clock,
         senders=senders(http, grpc, clock=plane.clock, limit=1 << 20),
+        compare=same_bodies,
         seconds=30.0,
     )
     with contextlib.ExitStack() as stack:
@@ -49,6 +57,17 @@ async def mirroring(plane: DataPlane) -> AsyncIterator[Mirrors]:
 def ended(plane: DataPlane, protocol: str, code: str) -> float:
     labels = {"model": "m", "version": "2", "protocol": protocol, "code": code}
     return plane.count("servegate_mirrored_calls_total", **labels)
+
+
+def compared(plane: DataPlane) -> tuple[float, ...]:
+    """Responses that agree, that differ, and that were not kept."""
+    about = {"model": "m", "version": "2"}
+    agrees, differs = (
+        plane.count("servegate_mirror_rows_total", output="body", verdict=verdict, **about)
+        for verdict in ("agrees", "differs")
+    )
+    not_kept = plane.count("servegate_mirror_comparisons_total", outcome="not_kept", **about)
+    return agrees, differs, not_kept
 
 
 def dropped(plane: DataPlane) -> float:
@@ -106,6 +125,27 @@ async def test_a_call_ends_while_its_copy_is_still_on_its_way(scene: Scene) -> N
         await hand.answer(copy)
 
 
+@in_scene(BOTH)
+async def test_an_http_response_is_compared_if_it_came_whole_and_plain(scene: Scene) -> None:
+    body = b'{"outputs":[]}'
+    encoded = reply(body, "Content-Encoding: gzip")
+    large = reply(bytes(1 << 20))
+    async with mirroring(scene.plane):
+        for count, (a, b, expected) in enumerate(
+            (
+                (reply(body), reply(body), (1, 0, 0)),
+                (reply(body), reply(b"{}"), (1, 1, 0)),
+                (encoded, reply(body), (1, 1, 1)),
+                (large, reply(body), (1, 1, 2)),
+            ),
+            start=1,
+        ):
+            scene.a.script, scene.b.script = answering(a), answering(b)
+            assert (await scene.ask(request())).status == 200
+            await until(lambda number=count: ended(scene.plane, "http", "200") == number)
+            assert compared(scene.plane) == expected
+
+
 @grpc_scene.in_scene(BOTH)
 async def test_the_candidate_gets_the_same_grpc_message_under_its_own_name(
     scene: grpc_scene.Scene,
@@ -116,6 +156,7 @@ async def test_the_candidate_gets_the_same_grpc_message_under_its_own_name(
         [received] = await scene.over(client, 1)
         assert received.status == 0
         await until(lambda: ended(scene.plane, "grpc", "OK") == 1)
+        assert compared(scene.plane) == (1, 0, 0)
     [call], [copy] = scene.tritons["a"].calls, scene.tritons["b"].calls
     asked = [service_pb2.ModelInferRequest.FromString(bytes(one.body)[5:]) for one in (call, copy)]
     assert (asked[1].model_name, asked[1].model_version) == ("m--2", "2")

@@ -1,6 +1,7 @@
 """Mirrored calls: which ones, how many at a time, and what is counted."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from builders import Clock, snapshot, target, until, view
 from builders import call as call_of
 
 from serve.core.calls import Choice, Reply
-from serve.core.errors import NotSent, OutcomeUnknown
+from serve.core.errors import Invalid, NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.core.routes import Mirror, Route, RouteMatch, RouteRules, Split
 from serve.core.snapshot import ModelView, VersionTarget
@@ -48,6 +49,7 @@ class Copies:
             draw=lambda: draw,
             clock=self.clock,
             senders={"http": self.send},
+            compare=self.compare,
             seconds=30.0,
         )
         self.choice = choose(mirrored())
@@ -58,13 +60,29 @@ class Copies:
         self.ends.append(end)
         return await end
 
-    def offer(self, count: int = 1, size: int = 10) -> None:
+    async def compare(self, call: MirroredCall, reply: Reply) -> Mapping[str, tuple[int, int]]:
+        assert call.response is not None
+        if reply.body == b"fault":
+            raise RuntimeError("a fault of ours")
+        if reply.body == b"strange":
+            raise Invalid("unreadable")
+        same = reply.body == call.response.body
+        return {"y": (3, 0) if same else (1, 2)}
+
+    def offer(self, count: int = 1, size: int = 10, response: Reply | None = None) -> None:
         for _ in range(count):
-            self.mirrors.offer(MirroredCall(self.choice, "http", b"head", (b"body",), size))
+            pieces = (b"body",)
+            call = MirroredCall(self.choice, "http", b"head", pieces, size, response)
+            self.mirrors.offer(call)
 
     def ended(self, code: str) -> float:
         labels = {"model": "m", "version": "2", "protocol": "http", "code": code}
         return self.meters.registry.get_sample_value("servegate_mirrored_calls_total", labels) or 0
+
+    def compared(self, **labels: str) -> float:
+        name = "rows" if "output" in labels else "comparisons"
+        about = {"model": "m", "version": "2", **labels}
+        return self.meters.registry.get_sample_value(f"servegate_mirror_{name}_total", about) or 0
 
     def dropped(self, reason: str) -> float:
         labels = {"model": "m", "version": "2", "reason": reason}
@@ -137,6 +155,30 @@ async def test_a_copy_that_fails_is_counted_and_holds_nothing_against_its_replic
     copies.now = snapshot(view())
     copies.offer()
     await until(lambda: copies.ended("no_replica") == 1)
+
+
+async def test_responses_are_compared_where_both_are_there_and_good() -> None:
+    copies = Copies()
+    served = Reply(200, b"same")
+    for body, response, outcome in (
+        (b"same", served, "compared"),
+        (b"other", served, "compared"),
+        (b"same", None, "not_kept"),
+        (b"strange", served, "invalid"),
+        (b"fault", served, "error"),
+    ):
+        before = copies.compared(outcome=outcome)
+        copies.offer(response=response)
+        await until(lambda: bool(copies.ends))
+        copies.ends.pop().set_result(Reply(200, body))
+        await until(lambda name=outcome, seen=before: copies.compared(outcome=name) == seen + 1)
+    copies.offer(response=served)
+    await until(lambda: bool(copies.ends))
+    copies.ends.pop().set_result(Reply(500, b"same"))
+    await until(lambda: copies.ended("500") == 1)
+    assert copies.compared(outcome="compared") == 2
+    assert copies.compared(output="y", verdict="agrees") == 4
+    assert copies.compared(output="y", verdict="differs") == 2
 
 
 async def test_only_so_many_copies_are_sent_at_a_time_and_only_so_many_wait() -> None:

@@ -36,7 +36,8 @@ _NO_BUCKETS: Mapping[float, float] = MappingProxyType({})
 class CallCounts:
     """Of one model: calls that ended, of them refused; seconds of all, and calls up to each bound.
 
-    Either since the gateway's start or in one step. `came` is known only of a step.
+    Either since the gateway's start or in one step. `came` is known only of a step; it includes the
+    `mirrored` copies of calls, for which nobody waits.
     """
 
     ended: float = 0.0
@@ -45,6 +46,7 @@ class CallCounts:
     seconds: float = 0.0
     buckets: Mapping[float, float] = field(default_factory=lambda: _NO_BUCKETS)
     came: float = 0.0
+    mirrored: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +174,14 @@ def _read(text: str, before: Mapping[str, CallCounts]) -> dict[str, CallCounts]:
     """By model; calls for models that nobody knows are under the empty name, and left out."""
     reading = gateway_metrics.read(text)
     ended: dict[str, float] = {}
-    for counts in (reading.calls, reading.messages, reading.mirrored):
+    mirrored: dict[str, float] = {}
+    for counts, found in (
+        (reading.calls, ended),
+        (reading.messages, ended),
+        (reading.mirrored, mirrored),
+    ):
         for (model, _, _), count in counts.items():
-            ended[model] = ended.get(model, 0.0) + count
+            found[model] = found.get(model, 0.0) + count
     refused: dict[str, float] = {}
     for ((model, _, _), code), count in reading.errors.items():
         if code in _REFUSED:
@@ -185,7 +192,7 @@ def _read(text: str, before: Mapping[str, CallCounts]) -> dict[str, CallCounts]:
         of_one[labels["model"]] = of_one.get(labels["model"], 0.0) + value
     if not others[_IN_FLIGHT]:
         others[_IN_FLIGHT] = {name: one.in_flight for name, one in before.items()}
-    names = {*ended, *refused, *others[_IN_FLIGHT], *reading.buckets} - {""}
+    names = {*ended, *mirrored, *refused, *others[_IN_FLIGHT], *reading.buckets} - {""}
     return {
         name: CallCounts(
             ended.get(name, 0.0),
@@ -193,13 +200,15 @@ def _read(text: str, before: Mapping[str, CallCounts]) -> dict[str, CallCounts]:
             others[_IN_FLIGHT].get(name, 0.0),
             others[_SECONDS].get(name, 0.0),
             reading.buckets.get(name, _NO_BUCKETS),
+            mirrored=mirrored.get(name, 0.0),
         )
         for name in sorted(names)
     }
 
 
 def _is_right(one: CallCounts) -> bool:
-    numbers = (one.ended, one.refused, one.in_flight, one.seconds, *one.buckets.values())
+    counts = (one.ended, one.mirrored, one.refused, one.in_flight)
+    numbers = (*counts, one.seconds, *one.buckets.values())
     return all(math.isfinite(number) and number >= 0 for number in numbers)
 
 
@@ -213,8 +222,8 @@ def _risen(
     """Of each model that was called; a worker that ends takes its calls in flight along."""
     for name, one in now.items():
         was = before.get(name, NOTHING)
-        ended = one.ended - was.ended
-        came = max(0.0, ended + one.in_flight - was.in_flight)
+        ended, mirrored = one.ended - was.ended, max(0.0, one.mirrored - was.mirrored)
+        came = max(0.0, ended + one.in_flight - was.in_flight) + mirrored
         if came or ended or one.in_flight:
             yield (
                 name,
@@ -225,6 +234,7 @@ def _risen(
                     max(0.0, one.seconds - was.seconds),
                     bucket_rises(was.buckets, one.buckets),
                     came,
+                    mirrored,
                 ),
             )
 
@@ -237,4 +247,5 @@ def _sum(parts: list[CallCounts]) -> CallCounts:
         sum(one.seconds for one in parts),
         add_buckets([one.buckets for one in parts]),
         sum(one.came for one in parts),
+        sum(one.mirrored for one in parts),
     )

@@ -25,6 +25,7 @@ trailers.
 
 from collections.abc import Sequence
 
+from serve.core import faults
 from serve.core.calls import Account, Call, Choice, Reply, Verb
 from serve.core.errors import (
     Asleep,
@@ -443,8 +444,9 @@ class UnaryCall(ClientCall):
         head, restoring = leg.head, self._restoring
         if head is not None:
             self._answered_at = self.context.clock()
-            if self._attempt is not None:
-                self._mirror(self._attempt.choice)
+            choice = self._attempt.choice if self._attempt is not None else None
+            if choice is not None and choice.mirror is not None:
+                faults.contained(self, self._mirror, choice, piece)
         self.answered += len(piece)
         if restoring is None and head is not None:
             self._executed(leg)
@@ -487,7 +489,9 @@ class UnaryCall(ClientCall):
         if not trailers.status and self._restoring is None and self.is_remote_closed:
             block = trailers.block + self.context.decision(attempt.decision) + self.name
             if self.link.send_all(self, head.block, piece, block):
-                self._mirror(attempt.choice)
+                choice = attempt.choice
+                if choice is not None and choice.mirror is not None:
+                    faults.contained(self, self._mirror, choice, piece)
                 self.is_ended = True
                 self.answered = len(piece)
                 self._leg = self.source = self._pieces = None
@@ -504,18 +508,25 @@ class UnaryCall(ClientCall):
         self.is_head_sent = True
         self._release()
 
-    def _mirror(self, choice: Choice | None) -> None:
-        """Offer a copy of the call, if it is one of those to be mirrored."""
+    def _mirror(self, choice: Choice, answer: Piece) -> None:
+        """Offer a copy of the call, if it is one of those to be mirrored.
+
+        `answer` is the answer, or the first piece of it.
+        """
         mirrors = self.context.gateway.mirrors
-        if choice is None or choice.mirror is None or mirrors is None:
-            return
-        if self.head.verb is not Verb.INFER or not mirrors.wants(choice):
+        if mirrors is None or self.head.verb is not Verb.INFER or not mirrors.wants(choice):
             return
         if self._pieces is None or not self.is_remote_closed:
             mirrors.drop(choice, "too_large")
             return
         message = b"".join(self._pieces)[PREFIX_SIZE:]
-        mirrors.offer(MirroredCall(choice, "grpc", self.head.plain, (message,), len(message)))
+        response = None
+        if len(answer) >= PREFIX_SIZE:
+            flag, length = PREFIX.unpack_from(answer)
+            if not flag and len(answer) == PREFIX_SIZE + length:
+                response = Reply(0, bytes(answer[PREFIX_SIZE:]))
+        head, size = self.head.plain, len(message)
+        mirrors.offer(MirroredCall(choice, "grpc", head, (message,), size, response))
 
     def _is_refused(self, attempt: Attempt, status: int, message: str) -> bool:
         """Whether the call goes on to another replica."""

@@ -497,7 +497,7 @@ class HttpPredictCall:
                 self._answered = len(body)
                 start = (head.lines, told, identity, b"\r\n\r\n", body)
                 self._client.transport.write(b"".join(start))
-                self._finish(attempt, head)
+                self._finish(attempt, head, body)
             else:
                 self._begin_answer(attempt, head, body, is_whole=is_whole)
             return
@@ -619,7 +619,7 @@ class HttpPredictCall:
             client.write(b"".join(start))
             self._write_answer(body)
         if is_whole:
-            self._finish(attempt, head)
+            self._finish(attempt, head, body)
             return
         upstream = self._upstream
         is_large = upstream is not None and upstream.answer_left >= WORTHWHILE
@@ -652,15 +652,19 @@ class HttpPredictCall:
         if client.is_answer_paused and self._upstream is not None:
             self._upstream.pause_answer()
 
-    def _finish(self, attempt: Attempt, head: ReplyHead) -> None:
+    def _finish(self, attempt: Attempt, head: ReplyHead, body: bytes | None = None) -> None:
+        """The answer has been passed on; `body` is all of it, where it came as a whole."""
         is_good, choice = 200 <= head.status < 300, attempt.choice
         attempt.answered(head.status, good=is_good)
         if is_good and choice is not None and choice.mirror is not None:
-            self._mirror(choice)
+            response = None
+            if body is not None and not head.header(b"content-encoding"):
+                response = Reply(head.status, body, head.headers)
+            faults.contained(self, self._mirror, choice, response)
         self._close(reusable=self.is_complete)
         self._client.answered(self)
 
-    def _mirror(self, choice: Choice) -> None:
+    def _mirror(self, choice: Choice, response: Reply | None) -> None:
         """Offer a copy of the call, if it is one of those to be mirrored."""
         mirrors = self._context.gateway.mirrors
         if mirrors is None or self.asked.verb is not Verb.INFER or not mirrors.wants(choice):
@@ -670,7 +674,8 @@ class HttpPredictCall:
             return
         head, size = infer_head(self.headers, plain_answer=True).lines, self._size
         head += b"\r\n" if self.head.length is not None else b"Content-Length: %d\r\n\r\n" % size
-        mirrors.offer(MirroredCall(choice, "http", head, tuple(self._pieces), size))
+        pieces = tuple(self._pieces)
+        mirrors.offer(MirroredCall(choice, "http", head, pieces, size, response))
 
     def answer_drained(self) -> None:
         """What was written to the client has gone out."""

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from serve.core import faults
 from serve.core.calls import Call, Headers, Reply, Verb
 from serve.core.errors import (
     Asleep,
@@ -277,17 +278,17 @@ class Calling:
         lines = self._lines + lines
         reply = await self._ask("POST", Verb.INFER, lines + body.head, body.tensors)
         self.seconds = self._facade.clock() - begun
-        self._mirror(lines, body)
+        faults.contained(self, self._mirror, lines, body, reply)
         length = next((int(value) for name, value in reply.headers if name == _HEAD_LENGTH), None)
         return reply.body, length
 
-    def _mirror(self, lines: bytes, body: InferBody) -> None:
+    def _mirror(self, lines: bytes, body: InferBody, reply: Reply) -> None:
         """Offer a copy of what was executed, if the call is one of those to be mirrored."""
         mirrors, choice = self._facade.gateway.mirrors, self.attempt.choice
         if mirrors is not None and choice is not None and mirrors.wants(choice):
             pieces = (body.head, *body.tensors)
             size = sum(map(len, pieces))
-            mirrors.offer(MirroredCall(choice, "http", lines, pieces, size))
+            mirrors.offer(MirroredCall(choice, "http", lines, pieces, size, reply))
 
     async def _ask(
         self, method: str, verb: Verb, rest: bytes, tensors: Sequence[bytes] = ()

@@ -1,0 +1,72 @@
+"""How far the responses to a call and to its copy agree, by output and row."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from serve.core.calls import Headers
+from serve.core.errors import Invalid
+from serve.tensors.codec import HEAD_LENGTH_HEADER, InferReply, read_grpc_reply, read_http_reply
+from serve.tensors.datatypes import Array
+from serve.tensors.metadata import TensorSpec
+from serve.tensors.output_comparison import agreement, rows_of
+from serve.tensors.output_kinds import DeclaredOutput, fitting, kinds_of
+
+_HEAD_LENGTH = HEAD_LENGTH_HEADER.lower().encode()
+Counts = Mapping[str, tuple[int, int]]
+"""By output: rows that agree, and rows that differ."""
+
+
+def compare_responses(
+    protocol: str,
+    served: tuple[bytes, Headers],
+    copied: tuple[bytes, Headers],
+    declared: Mapping[str, Any],
+    labelled: Sequence[str],
+    is_batched: bool,
+) -> Counts:
+    """The rows of each output, compared by the kind that `outputs.json` declares for it.
+
+    `served` and `copied` are bodies and headers. An output that is not declared is compared as
+    numbers or as text. What only one side has, or what has another shape there, differs.
+    `MalformedReply` for a response that cannot be read.
+    """
+    left, right = _read(protocol, *served), _read(protocol, *copied)
+    specs = {}
+    for name, array in left.outputs.items():
+        shape = (-1, *array.shape[1:]) if is_batched else array.shape
+        specs[name] = TensorSpec(name, left.datatypes[name], shape)
+    kinds = kinds_of(declared, labelled, specs)
+    kinds = fitting(fitting(kinds, left.outputs, specs), right.outputs, specs)
+    parts = {part for one in kinds.values() for part in (one.scores, one.classes)}
+    a, b = left.outputs, right.outputs
+    return {
+        name: _count(name, a, b, kinds.get(name), specs.get(name))
+        for name in {**a, **b}
+        if name not in parts
+    }
+
+
+def _read(protocol: str, body: bytes, headers: Headers) -> InferReply:
+    if protocol == "grpc":
+        return read_grpc_reply(body)
+    length = next((int(value) for name, value in headers if name == _HEAD_LENGTH), None)
+    return read_http_reply(body, length)
+
+
+def _count(
+    name: str,
+    a: Mapping[str, Array],
+    b: Mapping[str, Array],
+    declared: DeclaredOutput | None,
+    spec: TensorSpec | None,
+) -> tuple[int, int]:
+    if name not in a or name not in b:
+        return 0, max(len(rows_of((a if name in a else b)[name], spec)), 1)
+    is_text = a[name].dtype.kind in "OSU"
+    kind = declared or DeclaredOutput("text" if is_text else "number")
+    rows = len(rows_of(a[name], spec))
+    try:
+        differing = len(agreement(name, a, b, kind, spec).differing)
+    except (Invalid, ValueError, TypeError):  # of another shape, or text and numbers
+        return 0, max(rows, 1)
+    return rows - differing, differing

@@ -1,0 +1,71 @@
+"""Responses to a call and to its copy, compared."""
+
+import numpy as np
+import pytest
+
+from serve.core.calls import Headers
+from serve.tensors.codec import HEAD_LENGTH_HEADER, MalformedReply, http_request
+from serve.tensors.mirrored import compare_responses
+
+SCORES = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], np.float32)
+CLASSES = {"y": {"kind": "classes", "values": "probabilities"}}
+
+
+def response(**outputs: np.ndarray) -> tuple[bytes, Headers]:
+    """As Triton sends it, with binary outputs."""
+    made = http_request(outputs)
+    body = made.body.replace(b'"inputs"', b'"outputs"', 1)
+    length = made.head_length + 1
+    return body, ((HEAD_LENGTH_HEADER.lower().encode(), b"%d" % length),)
+
+
+def compared(
+    a: np.ndarray, b: np.ndarray, declared: dict = CLASSES, *, labelled: tuple = (), batched=True
+) -> tuple[int, int]:
+    found = compare_responses("http", response(y=a), response(y=b), declared, labelled, batched)
+    assert set(found) == {"y"}
+    return found["y"]
+
+
+def test_rows_are_compared_by_the_declared_kind() -> None:
+    near = SCORES + np.float32(0.05) * np.array([1, -1], np.float32)
+    flipped = SCORES[:, ::-1].copy()
+    assert compared(SCORES, near) == (3, 0)
+    assert compared(SCORES, flipped) == (0, 3)
+    assert compared(SCORES, np.vstack([SCORES[:2], flipped[2:]])) == (2, 1)
+    assert compared(SCORES, near, {}) == (0, 3), "plain numbers are the same within 1 %"
+    assert compared(SCORES, near, {}, labelled=("y",)) == (3, 0), "label texts make them classes"
+
+
+def test_without_a_batch_all_of_an_output_is_one_row() -> None:
+    assert compared(SCORES[0], SCORES[0], batched=False) == (1, 0)
+    assert compared(SCORES[0], SCORES[1], batched=False) == (0, 1)
+
+
+def test_texts_are_compared_as_texts() -> None:
+    words, others = (np.array([[b"a"], [text]], object) for text in (b"b", b"c"))
+    assert compared(words, words, {}) == (2, 0)
+    assert compared(words, others, {}) == (1, 1)
+
+
+def test_what_has_another_shape_or_is_missing_differs() -> None:
+    assert compared(SCORES, SCORES[:2]) == (0, 3)
+    assert compared(SCORES, np.array([[b"a"]] * 3, object), {}) == (0, 3)
+    found = compare_responses("http", response(y=SCORES), response(z=SCORES[:2]), CLASSES, (), True)
+    assert found == {"y": (0, 3), "z": (0, 2)}
+
+
+def test_outputs_that_belong_to_boxes_are_no_outputs_of_their_own() -> None:
+    boxes = np.array([[[0, 0, 1, 1], [2, 2, 3, 3]]], np.float32)
+    scores = np.array([[0.9, 0.8]], np.float32)
+    declared = {"boxes": {"kind": "boxes", "format": "xyxy", "scores": "scores"}}
+    sides = [response(boxes=boxes, scores=one) for one in (scores, scores / 1.1)]
+    assert compare_responses("http", *sides, declared, (), True) == {"boxes": (1, 0)}
+
+
+def test_a_response_that_cannot_be_read_is_an_error() -> None:
+    for broken in ((b"{", ()), (b"{}", ()), (b'{"outputs": 5}', ())):
+        with pytest.raises(MalformedReply):
+            compare_responses("http", response(y=SCORES), broken, {}, (), True)
+    with pytest.raises(MalformedReply):
+        compare_responses("grpc", (b"", ()), (b"\xff", ()), {}, (), True)
