@@ -1,5 +1,9 @@
-"""OpenTelemetry spans: what they say, whose children they are, and that they arrive."""
+"""What is written of calls that have ended: lines of the access log, and OpenTelemetry's spans."""
 
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +16,24 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from serve.app.access_log import AccessLog
+from serve.app.access_log import MOST, AccessLog
 from serve.app.access_log_file import LogFile
 from serve.app.journals import Journals, LogAndSpans, require_otel
 from serve.app.spans import Parent, Spans, parent_of
 from serve.core.calls import Account, Call, Verb
 from serve.core.errors import CannotStart
-from serve.proxy.journal import EndedCall, Journal
+from serve.proxy.journal import EndedCall
 from serve.settings import Settings
 
-NOON = 1907755200.0
+NOON = 1907755200.0  # seconds of the epoch: 2030-06-15
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+UNKNOWN = {"choice": None, "code": "unknown_model", "error": "unknown_model", "good": False}
 
 
 class Origin:
     """A listener's side of a call."""
 
-    def __init__(self, traceparent: str = "") -> None:
+    def __init__(self, traceparent: str) -> None:
         self._account = Account("r-1", traceparent, "10.0.0.7:5123", 64, 128, 0.004)
 
     def account(self) -> Account:
@@ -41,21 +46,184 @@ def asked(traceparent: str = "", **more: Any) -> Call:
     return one
 
 
-def write(journal: Journal, one: Call, **more: Any) -> None:
+def ended(one: Call, **more: Any) -> EndedCall:
     given = {"code": "200", "seconds": 0.25, "error": "", "tries": 1, "good": True, "key": ""}
     given |= more
-    picked = given.pop("choice", choice())
-    journal.write(EndedCall(one, picked, replica(), **given))
+    return EndedCall(one, given.pop("choice", choice()), replica(), **given)
+
+
+# --- the access log -------------------------------------------------------------------------------
+
+
+class Log:
+    """A log of one per cent of the good calls."""
+
+    def __init__(self, path: Path, draw: Callable[[], float] = lambda: 0.5) -> None:
+        self.path = path
+        self.clock = Clock()
+        self.log = AccessLog(
+            LogFile(path), share=0.01, draw=draw, clock=self.clock, wall=Clock(NOON)
+        )
+
+    def write(self, one: Call | None = None, **more: Any) -> None:
+        self.log.write(ended(one or call(), **more))
+
+    def lines(self) -> list[dict[str, Any]]:
+        self.log.flush()
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+    def dropped(self) -> float:
+        (family,) = self.log.collect()
+        return family.samples[0].value
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Log]:
+    one = Log(tmp_path / "access.log")
+    yield one
+    one.log.close()
+
+
+def test_a_line_says_what_became_of_a_call(scene: Log) -> None:
+    one = asked(f"00-{TRACE}-{SPAN}-01", protocol="grpc", model="m", selector="1")
+    one.credential = b"Bearer sg_abcde_not-to-be-seen-anywhere"
+    scene.write(one, code="OK", seconds=0.0051234567, key="abcde")
+    assert scene.lines() == [
+        {
+            "time": "2030-06-15T12:00:00.000Z",
+            "protocol": "grpc",
+            "verb": "infer",
+            "model": "m",
+            "version": "1",
+            "by": "number",
+            "generation": 0,
+            "replica": "a",
+            "tries": 1,
+            "code": "OK",
+            "error": "",
+            "received": 64,
+            "answered": 128,
+            "seconds": 0.005123,
+            "upstream_seconds": 0.004,
+            "added_seconds": 0.001123,
+            "request_id": "r-1",
+            "trace_id": TRACE,
+            "key": "abcde",
+            "peer": "10.0.0.7:5123",
+        }
+    ]
+    assert "not-to-be-seen" not in scene.path.read_text()
+
+
+def test_an_error_of_ours_takes_the_place_of_a_status(scene: Log) -> None:
+    scene.write(call(Verb.METADATA, model='no"such\nmodel\ud800'), **UNKNOWN)
+    (line,) = scene.lines()
+    assert (line["code"], line["error"], line["version"]) == ("", "unknown_model", "")
+    assert line["model"] == 'no"such\nmodel\ud800'
+    assert line["upstream_seconds"] is None and line["added_seconds"] is None
+
+
+def test_good_calls_are_taken_by_their_share(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log", random.Random(7).random).log
+    assert 70 < sum(log.takes() for _ in range(10_000)) < 130
+
+
+def test_a_storm_of_failed_calls_is_cut_and_counted(scene: Log) -> None:
+    for _ in range(MOST + 50):
+        scene.write(good=False, code="500")
+    assert (len(scene.lines()), scene.dropped()) == (MOST, 50)
+    scene.clock.now += 1.0
+    scene.write(good=False, code="500")
+    assert (len(scene.lines()), scene.dropped()) == (MOST + 1, 50)
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_written_before_the_flush_and_all_of_it_at_the_end(scene: Log) -> None:
+    scene.write()
+    assert not scene.path.exists()
+    scene.log.close()
+    assert len(scene.path.read_text().splitlines()) == 1
+
+
+def test_several_workers_append_to_one_file_which_is_made_anew_when_it_was_rotated_away(
+    scene: Log, tmp_path: Path
+) -> None:
+    another = Log(scene.path)
+    for code, rotated in (("200", "access.log.1"), ("201", "access.log.2")):
+        for one in (scene, another, scene, another):
+            one.write(code=code)
+            one.log.flush()
+        assert [line["code"] for line in scene.lines()] == [code] * 4
+        scene.path.rename(tmp_path / rotated)
+    another.log.close()
+
+
+def test_a_file_that_cannot_be_written_is_one_warning_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "servegate")
+    folder = tmp_path / "later"
+    scene = Log(folder / "access.log")
+    for _ in range(3):
+        scene.write()
+        scene.log.flush()
+    assert scene.dropped() == 3
+    assert len(caplog.messages) == 1 and "cannot write to" in caplog.messages[0]
+    folder.mkdir()
+    scene.write()
+    assert len(scene.lines()) == 1
+    assert caplog.messages[1:] == [f"the access log <LogFile {scene.path}> is writable again"]
+    scene.log.close()
+
+
+def test_a_full_disk_loses_lines_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Log(Path("/dev/full"))
+    scene.write()
+    scene.log.flush()
+    assert scene.dropped() == 1
+    assert "No space left on device" in caplog.text
+    scene.log.close()
+
+
+def test_a_pipe_that_nobody_reads_does_not_hold_anybody_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    scene = Log(path)
+    for _ in range(30):
+        for _ in range(20):
+            scene.write()
+        scene.clock.now += 1
+        scene.log.flush()
+    assert scene.dropped() > 0 and len(caplog.messages) == 1
+    taken = os.read(reader, 1 << 20)
+    scene.write(code="201")
+    scene.log.flush()
+    whole = [json.loads(line) for line in taken.splitlines()[:-1]]
+    assert len(whole) > 100
+    last = os.read(reader, 1 << 20).splitlines()[-1]
+    assert json.loads(last)["code"] == "201"  # on a line of its own
+    os.close(reader)
+    scene.log.close()
+
+
+# --- spans ----------------------------------------------------------------------------------------
 
 
 class Scene:
+    """Spans that end in memory."""
+
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
         processor = SimpleSpanProcessor(self._exporter)
         self.spans = Spans(processor, instance="worker-0", wall=Clock(NOON))
 
     def write(self, one: Call, **more: Any) -> None:
-        write(self.spans, one, **more)
+        self.spans.write(ended(one, **more))
 
     def made(self) -> list[ReadableSpan]:
         return list(self._exporter.get_finished_spans())
@@ -155,8 +323,7 @@ def test_what_the_caller_did_wrong_is_no_error_of_the_span(
 
 
 def test_a_model_that_is_unknown_names_no_span() -> None:
-    unknown = {"choice": None, "code": "unknown_model", "error": "unknown_model", "good": False}
-    assert Scene().written(asked(model="made-up"), **unknown).name == "infer"
+    assert Scene().written(asked(model="made-up"), **UNKNOWN).name == "infer"
 
 
 def test_every_call_is_a_span_while_the_log_takes_its_share(tmp_path: Path) -> None:
@@ -167,8 +334,8 @@ def test_every_call_is_a_span_while_the_log_takes_its_share(tmp_path: Path) -> N
     both = LogAndSpans(log, scene.spans)
     for _ in range(2):
         assert both.takes()
-        write(both, asked())
-    write(both, asked(verb=Verb.METADATA), good=False, code="500")
+        both.write(ended(asked()))
+    both.write(ended(asked(verb=Verb.METADATA), good=False, code="500"))
     log.close()
     assert len(scene.made()) == 3
     assert len(path.read_text().splitlines()) == 2
@@ -184,7 +351,7 @@ def journals_of(**settings: str) -> Journals:
         draw=lambda: 0.5,
     )
     if made.journal is not None:
-        write(made.journal, asked())
+        made.journal.write(ended(asked()))
     return made
 
 

@@ -1,6 +1,9 @@
-"""Start-up rules: which ports may be opened where others reach them, and what is said otherwise."""
+"""What is said and refused before anything starts."""
 
 import asyncio
+import contextlib
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -8,11 +11,89 @@ import pytest
 
 from serve.app.addresses import kept_keys, require_safe_addresses
 from serve.app.offline import keys_at_rest
+from serve.app.open_files import LEAST
 from serve.app.paths import STORE_FILE
+from serve.app.proxy import relay_line
 from serve.app.secret import known_secret, shared_secret
+from serve.app.up import warning_of_management
 from serve.core.access import Role
 from serve.core.errors import CannotStart
 from serve.settings import Settings
+
+TRITON = ("127.0.0.1:1:2:3",)
+
+
+def test_management_without_a_place_for_models_opens_less_and_says_so() -> None:
+    opened = {"allow_management": True, "triton": TRITON, "model_repo": ""}
+    warning = warning_of_management(Settings(**opened, delivery="folder"))
+    assert "--allow-management does not allow loading and unloading" in warning
+    for changed in (
+        {"delivery": "agents"},
+        {"allow_management": False},
+        {"model_repo": "models"},
+        {"triton": ()},
+    ):
+        assert warning_of_management(Settings(**opened | changed)) == "", changed
+
+
+def test_a_line_of_a_child_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    relay_line("it begins")
+    assert capsys.readouterr().err == "it begins\n"
+
+
+def test_a_line_is_lost_when_stderr_is_on_a_full_disk() -> None:
+    full = open("/dev/full", "w")  # noqa: PTH123, SIM115 - closing it fails, too
+    with contextlib.redirect_stderr(full):
+        relay_line("it is lost")
+    with contextlib.suppress(OSError):
+        full.close()
+
+
+# --- open files -----------------------------------------------------------------------------------
+
+START = """
+import os, resource, sys
+from serve.app.open_files import allow_open_files
+from serve.core.errors import CannotStart
+from serve.settings import Settings
+
+for case in sys.argv[1:]:
+    if os.fork():
+        os.wait()
+        continue
+    soft, hard, data = map(int, case.split())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        said = allow_open_files(Settings(max_connections=1000, max_in_flight=100), data=bool(data))
+    except CannotStart as error:
+        said = error
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], said, sep="|", flush=True)
+    os._exit(0)
+"""
+FEW = "the limit of open files (ulimit -n) is only 64: a process needs at least 256"
+LESS = "warning: the limit of open files (ulimit -n) is only 500. "
+CASES = {  # the soft and the hard limit, and whether it is a data plane: the soft limit then
+    "64 4000 1": (2200, ()),
+    "3000 4000 1": (3000, ()),
+    "64 500 1": (500, (LESS, "needs 2200 for max_connections = 1000")),
+    "64 500 0": (LEAST, ()),
+    "64 64 1": (64, (FEW, "ulimit -n 2200 before the start")),
+    "64 64 0": (64, (FEW, f"ulimit -n {LEAST} before the start")),
+}
+
+
+def test_the_soft_limit_is_raised_as_far_as_is_needed_and_a_hard_one_below_that_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", START, *CASES], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    for line, (case, (limit, words)) in zip(lines, CASES.items(), strict=True):
+        found, _, said = line.partition("|")
+        assert int(found) == limit, case
+        assert bool(said) == bool(words) and all(one in said for one in words), (case, said)
+
+
+# --- which ports may be opened where others reach them --------------------------------------------
 
 
 class Scene:
