@@ -33,14 +33,10 @@ from serve.workbench.conversion.queue.conversions import Conversions
 from serve.workbench.conversion.queue.job import ConversionOrder, Job, JobState
 from serve.workbench.conversion.queue.jobs import Jobs
 from serve.workbench.conversion.queue.workshop import Workshop
-from serve.workbench.conversion.report import (
-    FILE,
-    ConversionReport,
-    ConversionStage,
-    GateStep,
-    StepResult,
-)
+from serve.workbench.conversion.report import FILE, ConversionReport, GateStep, StepResult
 from serve.workbench.conversion.request import ConversionRequest
+
+from .. import reports
 
 GOOD = b"stage import\nstage convert\n"
 HANGS = b"stage convert\nhang\n"
@@ -121,17 +117,7 @@ class ScriptedConverter:
 def report(request: ConversionRequest, *, passed: bool = True) -> ConversionReport:
     step = StepResult(GateStep.NUMBERS, passed, "as it is", "" if passed else "numbers_differ")
     versions = {"tensorflow": "2.21.0", "tf2onnx": "1.17.0"}
-    return ConversionReport(
-        request,
-        {"kind": "onnx"},
-        {},
-        True,
-        (step,),
-        (ConversionStage("convert", 1.0),),
-        1 << 20,
-        versions,
-        "servegate convert onnx",
-    )
+    return reports.report(step, request=request, source={"kind": "onnx"}, versions=versions)
 
 
 class Jobbing:
