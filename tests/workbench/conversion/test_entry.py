@@ -50,9 +50,7 @@ def test_rows_that_depend_on_their_neighbours_are_not_batched() -> None:
     assert list(sample.inputs["x"].dims) == [2, 3]
 
 
-def test_a_warm_up_of_zeros_is_left_out_where_the_source_does_not_take_them(
-    tmp_path: Path,
-) -> None:
+def test_a_warm_up_of_zeros_is_left_out_where_the_source_refuses_it(tmp_path: Path) -> None:
     """Triton's backend dies where a warm-up fails, as that of a text which is no number does."""
 
     def warmed(name: str, *cases: Case) -> bool:

@@ -77,9 +77,7 @@ def test_a_source_converts_and_passes_the_gate(name: str, quick: Mapping[str, An
 @pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in QUICK if name in BAD])
-def test_a_source_that_cannot_be_converted_ends_in_its_fault(
-    name: str, quick: Mapping[str, Any]
-) -> None:
+def test_what_cannot_be_converted_ends_in_its_fault(name: str, quick: Mapping[str, Any]) -> None:
     ended, row = quick[name], ROWS[name]
     assert (ended["code"], ended["files"]) == (row.code, []), ended["why"]
     assert blames(row, ended["operator"], ended["node"])

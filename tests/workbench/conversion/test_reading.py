@@ -178,9 +178,7 @@ def test_with_several_signatures_and_no_default_none_is_chosen(tmp_path: Path) -
     assert list(found.facts["signatures"]) == ["classify", "embed"]
 
 
-def test_a_saved_model_that_is_broken_without_signatures_or_for_training_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_saved_model_that_is_broken_or_for_training_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "m", meta_graph((), (), {"serve": PREDICT}))
     for content in (b"\x12\xff", b"hello"):
         (folder / "saved_model.pb").write_bytes(content)

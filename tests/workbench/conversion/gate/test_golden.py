@@ -48,9 +48,7 @@ def made(name: str, largest: int | None) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_has_no_dimension_besides_the_rows_is_not_batched_and_keeps_its_shape(
-    name: str,
-) -> None:
+def test_what_has_only_rows_is_not_batched_and_keeps_its_shape(name: str) -> None:
     verdict, message = made(name, None)
     assert (message.max_batch_size > 0) is verdict.is_batched is MODELS[name][3]
     assert_agree(verdict, message)
@@ -58,9 +56,7 @@ def test_what_has_no_dimension_besides_the_rows_is_not_batched_and_keeps_its_sha
 
 @pytest.mark.parametrize("largest", [0, 1, 8])
 @pytest.mark.parametrize("name", CAN)
-def test_with_batches_that_were_asked_for_golden_cases_have_a_second_dimension(
-    name: str, largest: int
-) -> None:
+def test_golden_cases_have_a_second_dimension_with_batches(name: str, largest: int) -> None:
     verdict, message = made(name, largest)
     assert message.max_batch_size == largest
     assert_agree(verdict, message)

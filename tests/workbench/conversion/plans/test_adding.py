@@ -50,9 +50,7 @@ def test_a_plan_lies_beside_the_onnx_file_with_its_facts(entry: Path, plan: Path
     assert {each.name for each in (entry / "1").iterdir()} == {"model.onnx", flavour.file}
 
 
-def test_plans_for_one_gpu_come_first_and_the_engine_that_is_built_late_comes_last(
-    entry: Path, plan: Path
-) -> None:
+def test_plans_for_one_gpu_come_first_and_engines_built_late_last(entry: Path, plan: Path) -> None:
     profile = parse_profile("x=1x3:8x3:8x3")
     add_flavours(entry, [accelerated(BASE, [profile], Precision.FP32)])
     add_plan(entry, 1, plan, replace(FACTS, hardware=Hardware.AMPERE))
@@ -61,9 +59,7 @@ def test_plans_for_one_gpu_come_first_and_the_engine_that_is_built_late_comes_la
     assert names(entry) == ["plan-sm89", "plan-sm90", "plan-ampere+", "onnx+trt"]
 
 
-def test_a_plan_of_the_same_name_takes_the_place_of_the_earlier_one(
-    entry: Path, plan: Path
-) -> None:
+def test_a_plan_of_the_same_name_takes_the_place_of_the_first(entry: Path, plan: Path) -> None:
     add_plan(entry, 1, plan, FACTS)
     plan.write_bytes(HEADER + b"two")
     add_plan(entry, 1, plan, replace(FACTS, tensorrt="11.1.0.106"))
@@ -80,9 +76,7 @@ def test_what_others_have_listed_stays(entry: Path) -> None:
     assert flavours(entry).base is False
 
 
-def test_a_list_that_cannot_be_read_or_a_plan_that_cannot_be_copied_changes_nothing(
-    entry: Path, plan: Path
-) -> None:
+def test_a_broken_list_or_a_missing_plan_changes_nothing(entry: Path, plan: Path) -> None:
     with pytest.raises(OSError):
         add_plan(entry, 1, plan.with_name("missing.plan"), FACTS)
     assert not (entry / "flavours.json").exists()

@@ -47,9 +47,7 @@ def loaded(driver: Driver, *, plan: bytes = HEADER, on_host: str = "") -> PlanMo
     return PlanModel(Library(on_host=on_host), plan, logger, GpuMemory(lambda name: driver))
 
 
-def test_a_plan_of_a_strongly_typed_network_is_written_and_says_what_it_is(
-    order: PlanOrder,
-) -> None:
+def test_a_plan_of_a_strongly_typed_network_says_what_it_is(order: PlanOrder) -> None:
     library = Library()
     facts = built(order, library)
     assert order.plan.read_bytes() == HEADER
@@ -130,7 +128,7 @@ def test_layers_of_another_precision_are_found_out(order: PlanOrder) -> None:
 
 
 @pytest.mark.parametrize(("on_host", "allocated"), [("", 2), ("x", 1), ("y", 1), ("xy", 0)])
-def test_a_plan_answers_a_case_with_shapes_in_the_memory_of_the_process(
+def test_a_plan_answers_with_shapes_in_the_memory_of_the_process(
     on_host: str, allocated: int
 ) -> None:
     driver = Driver()

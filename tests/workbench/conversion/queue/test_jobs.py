@@ -58,9 +58,7 @@ def in_scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 @in_scene
-async def test_a_source_becomes_a_published_version_with_its_origin_and_is_gone_then(
-    one: Jobbing,
-) -> None:
+async def test_a_source_becomes_a_version_with_its_origin_and_is_gone_then(one: Jobbing) -> None:
     done = await one.converted(labels=("new",))
     assert (done.state, done.version, dict(done.fault)) == (JobState.DONE, 1, {})
     version = one.scene.version("m", 1)
@@ -78,7 +76,7 @@ async def test_a_source_becomes_a_published_version_with_its_origin_and_is_gone_
 
 
 @in_scene
-async def test_a_job_tells_its_states_and_stages_and_no_folder_of_this_machine(
+async def test_a_job_tells_its_stages_and_no_folder_of_the_machine(
     one: Jobbing, tmp_path: Path
 ) -> None:
     job = await one.converted()
@@ -146,9 +144,7 @@ async def test_a_full_disk_or_a_store_that_is_away_ends_no_job_but_is_waited_for
 
 
 @in_scene
-async def test_a_version_that_fails_its_trial_fails_the_job_and_keeps_the_report(
-    one: Jobbing,
-) -> None:
+async def test_a_version_that_fails_its_trial_fails_the_job_with_a_report(one: Jobbing) -> None:
     one.scene.quarantine.fails = TrialFailed("it does not load")
     job = await one.converted()
     assert (job.state, job.version, job.fault["code"]) == (JobState.FAILED, 1, "not_published")
@@ -183,9 +179,7 @@ async def test_one_job_runs_at_a_time_and_the_oldest_goes_first(one: Jobbing) ->
 
 
 @in_loop
-async def test_two_slots_run_two_jobs_and_without_slots_nothing_may_be_asked_for(
-    tmp_path: Path,
-) -> None:
+async def test_two_slots_run_two_jobs_and_without_slots_none_is_taken(tmp_path: Path) -> None:
     one = Jobbing(tmp_path, slots=2)
     await one.scene.begin()
     jobs = [await one.ask(HANGS), await one.ask(HANGS + b"\n")]
@@ -210,9 +204,7 @@ async def test_a_crowd_gets_no_more_places_than_the_queue_has(one: Jobbing) -> N
 
 
 @in_scene
-async def test_a_cancelled_job_leaves_no_process_and_no_folder_and_names_who_did_it(
-    one: Jobbing,
-) -> None:
+async def test_a_cancelled_job_leaves_nothing_behind_and_names_who_did_it(one: Jobbing) -> None:
     async with one.working():
         job = await one.ask(HANGS)
         await one.until(job, JobState.RUNNING)
@@ -280,9 +272,7 @@ async def test_a_version_that_was_uploaded_is_no_source(one: Jobbing) -> None:
     ids=["a name that cannot be", "a label that cannot be", "samples that are not there"],
 )
 @in_scene
-async def test_what_cannot_become_a_version_is_not_begun(
-    one: Jobbing, asked: dict[str, Any]
-) -> None:
+async def test_what_cannot_become_a_version_is_refused(one: Jobbing, asked: dict[str, Any]) -> None:
     upload = await one.upload()
     with pytest.raises(Invalid):
         await one.conversions.begin(ConversionOrder(upload.id, **asked), ADA)
@@ -302,9 +292,7 @@ async def restarted(folder: Path) -> AsyncIterator[Jobbing]:
 
 
 @in_loop
-async def test_a_job_that_was_running_is_started_again_once_and_then_has_failed(
-    tmp_path: Path,
-) -> None:
+async def test_a_job_that_was_running_is_started_again_once_only(tmp_path: Path) -> None:
     for _ in range(2):
         async with restarted(tmp_path) as one:
             job = one.jobs.all()[0] if one.jobs.all() else await one.ask(HANGS)
@@ -317,9 +305,7 @@ async def test_a_job_that_was_running_is_started_again_once_and_then_has_failed(
 
 
 @in_loop
-async def test_a_job_goes_on_with_the_version_that_it_had_made_before_a_crash(
-    tmp_path: Path,
-) -> None:
+async def test_a_job_goes_on_with_the_version_that_it_made_before_a_crash(tmp_path: Path) -> None:
     first = Jobbing(tmp_path)
     await first.scene.begin()
     job = await first.ask()
@@ -335,9 +321,7 @@ async def test_a_job_goes_on_with_the_version_that_it_had_made_before_a_crash(
 
 
 @in_scene
-async def test_the_papers_of_a_job_and_the_upload_of_a_waiting_one_are_no_garbage(
-    one: Jobbing,
-) -> None:
+async def test_the_papers_of_a_job_and_the_upload_of_a_waiting_one_are_kept(one: Jobbing) -> None:
     job = await one.converted(b"refuse numbers_differ\n")
     waiting = await one.ask()
     decisions = one.scene.records.decisions

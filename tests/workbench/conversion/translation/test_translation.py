@@ -34,7 +34,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield ROWS["tf-module"].build(tmp_path_factory.mktemp("network"))
 
 
-def test_a_source_model_tells_its_signature_and_answers_by_name(
+def test_a_source_model_tells_its_signature_and_answers(
     translating: ModuleType, network: Path
 ) -> None:
     source = translating.SourceModel(network, "serving_default")
@@ -83,9 +83,7 @@ def test_no_pass_of_the_optimiser_has_to_be_repeated_with_copies(
     assert notes == []
 
 
-def test_the_lists_of_known_operators_and_layers_are_those_of_the_converter_and_of_keras(
-    translating: ModuleType,
-) -> None:
+def test_the_known_operators_and_layers_are_those_of_tensorflow(translating: ModuleType) -> None:
     import keras
     from tensorflow.python.framework import op_def_registry
 
