@@ -248,6 +248,8 @@ def test_weights_of_graphs_inside_of_nodes_are_looked_at(tmp_path: Path) -> None
 def test_an_onnx_file_cut_off_is_corrupt_or_has_no_graph(tmp_path: Path) -> None:
     for path in tenths(save(copying(), tmp_path / "m.onnx")):
         assert code(path) == "source_corrupt"
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x08")  # only the version of the format
+    assert code(tmp_path / "m.onnx") == "source_corrupt"
 
 
 # --- bounds, digests, signatures ------------------------------------------------------------------
