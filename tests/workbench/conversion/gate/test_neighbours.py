@@ -62,6 +62,7 @@ def test_answers_that_are_not_one_for_each_row_are_not_batched():
     picked = y_of(lambda x: bent(x)[bent(x)[:, 0] > 0])
     verdict = judge(picked, picked)
     assert verdict.passed and not verdict.is_batched
+    assert "'y' has shape" in step(verdict, GateStep.BATCH).summary
 
 
 def test_a_model_that_takes_no_single_row_is_not_batched():

@@ -79,6 +79,9 @@ def test_a_plan_without_a_layer_of_the_wanted_type_is_refused() -> None:
     require_precision(Precision.FP16, {"fp32": 5, "fp16": 1})
     require_precision(Precision.FP32, {"fp32": 5})
     require_precision(Precision.INT8, {})  # nothing is known
+    assert "was not checked for fp16" in FACTS.unchecked
+    assert not replace(FACTS, layers={"fp16": 1}).unchecked
+    assert not replace(FACTS, precision=Precision.FP32).unchecked
 
 
 def test_the_accelerated_flavour_says_shapes_and_cache_and_no_precision() -> None:
