@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -20,13 +20,16 @@ from grpc_wire import (
     BOUND,
     DATA,
     END_STREAM,
+    INFER,
     LIMITS,
     PREFACE,
+    STREAM,
     WINDOW_UPDATE,
     Client,
     Received,
     Triton,
     frame,
+    message,
     settings,
     window,
 )
@@ -128,6 +131,16 @@ class Scene:
     async def ask(self, body: bytes | None = None, *more: Any) -> Received:
         """One call of a client of its own: message, method and metadata."""
         return await self.call(await self.client(), 1, body, *more)
+
+    async def sent(
+        self, *frames: bytes, method: str = INFER, metadata: Sequence[tuple[str, str]] = ()
+    ) -> Received:
+        """What a client of its own gets that begins a call on stream 1 and sends these frames."""
+        client = await self.client()
+        client.open(1, method, metadata=metadata)
+        client.send(*frames)
+        [received] = await self.over(client, 1)
+        return received
 
     def silence(self) -> None:
         """The Tritons answer nothing by themselves."""
@@ -275,6 +288,47 @@ def models(messages: Iterable[bytes]) -> list[tuple[str, str, int]]:
     """What infer requests ask: model, version, bytes of tensors."""
     read = [service_pb2.ModelInferRequest.FromString(one) for one in messages]
     return [(one.model_name, one.model_version, len(one.raw_input_contents[0])) for one in read]
+
+
+# --- streams of messages --------------------------------------------------------------------------
+
+
+def said(request_id: str, model: str = "m", size: int = 8, version: str = "1") -> bytes:
+    """An answer of Triton in a stream."""
+    response = service_pb2.ModelStreamInferResponse()
+    response.infer_response.id = request_id
+    response.infer_response.model_name = model
+    response.infer_response.model_version = version
+    response.infer_response.raw_output_contents.append(bytes(size))
+    return bytes(response.SerializeToString())
+
+
+def failed(sentence: str, request_id: str = "") -> bytes:
+    """An error of Triton in a stream, which goes on."""
+    response = service_pb2.ModelStreamInferResponse(error_message=sentence)
+    response.infer_response.id = request_id
+    return bytes(response.SerializeToString())
+
+
+def read(received: Received) -> list[tuple[str, str, str]]:
+    """What each answer says: its id, its model or its error, and its version."""
+    found = []
+    for one in map(service_pb2.ModelStreamInferResponse.FromString, received.messages):
+        inner = one.infer_response
+        found.append((inner.id, inner.model_name or one.error_message, inner.model_version))
+    return found
+
+
+async def stream_of(scene: Scene, *bodies: bytes, ends: bool = False, **options: Any) -> Client:
+    """A client that has sent these messages; the Tritons answer nothing by themselves."""
+    scene.silence()
+    client = await scene.client()
+    client.open(1, STREAM, **options)
+    for body in bodies:
+        send(client, message(body), ends=False)
+    if ends:
+        client.send(frame(DATA, END_STREAM, 1))
+    return client
 
 
 # --- models that sleep ----------------------------------------------------------------------------

@@ -30,11 +30,13 @@ from typing import Any
 from builders import DataPlane, replica, snapshot, target, until, view
 from certificates import Authority
 from listeners.http_clients import Answer, Client
+from listeners.http_messages import reply
 from listeners.http_replicas import Hand, Received, Replica
 from loops import BOTH, LOOPS, parametrized
 
 from serve.app.http_server import HttpServer
 from serve.core.calls import Account
+from serve.core.routes import Route, Split
 from serve.core.snapshot import Snapshot
 from serve.listeners.http.connection import HttpClientConnection
 from serve.listeners.http.kserve import KServeHttp
@@ -199,6 +201,30 @@ def _placed(now: Snapshot, listening: list[Replica]) -> Snapshot:
         for name, one in now.replicas.items()
     }
     return dataclasses.replace(now, replicas=named)
+
+
+# --- calls that wait ------------------------------------------------------------------------------
+
+SLEEPING = dataclasses.replace(
+    view(asleep=True, labels={"stable": 1}), route=Route(Split.of({1: 100}))
+)
+ASLEEP = snapshot(SLEEPING, replicas=("a",))
+AWAKE = snapshot(view(target(1, "a"), labels={"stable": 1}))
+UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)
+
+
+async def waiting(scene: Scene, count: int = 1) -> None:
+    """Until so many calls wait, for a pool to wake or a replica to load the model."""
+    await until(lambda: scene.plane.waking.count == count)
+
+
+def pass_waiting_time(scene: Scene, seconds: float = 10) -> None:
+    """So much of the time for which a call may wait has passed."""
+    scene.plane.clock.now += seconds
+    scene.plane.gateway.sweep()
+
+
+# --- the scene ------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -3,30 +3,28 @@
 import asyncio
 import dataclasses
 import json
-from types import MappingProxyType
 
 import pytest
 from builders import snapshot, target, until, view
 from listeners.http_clients import Client
 from listeners.http_messages import CHUNKED, GOOD, HEAD, MIB, chunk, get, reply, request
 from listeners.http_replicas import Received, Script, answering
-from listeners.http_scene import Scene, in_scene
+from listeners.http_scene import (
+    ASLEEP,
+    AWAKE,
+    SLEEPING,
+    UNKNOWN,
+    Scene,
+    in_scene,
+    pass_waiting_time,
+    waiting,
+)
 
-from serve.core.access import ApiKey, Role
-from serve.core.routes import Route, Split
 from serve.listeners.http.predict_call import KEPT
 from serve.triton.http_connection import HIGH_WATER
 
-KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("n",))
-SLEEPING = dataclasses.replace(view(asleep=True), route=Route(Split.of({1: 100})))
-ASLEEP = snapshot(SLEEPING, replicas=("a",))
-AWAKE = snapshot(view(target(1, "a")))
+RENAMED = snapshot(view(target(1, "a", physical="m--01234567")))
 SEQUENCES = dataclasses.replace(SLEEPING, sequences=True)
-GUARDED = dataclasses.replace(ASLEEP, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
-
-
-async def waiting(scene: Scene, count: int = 1) -> None:
-    await until(lambda: scene.plane.waking.count == count)
 
 
 async def asleep(scene: Scene, data: bytes | None = None) -> Client:
@@ -37,34 +35,22 @@ async def asleep(scene: Scene, data: bytes | None = None) -> Client:
     return client
 
 
-def give_up(scene: Scene, seconds: float = 10) -> None:
-    """The time for which a call may wait is over."""
-    scene.plane.clock.now += seconds
-    scene.plane.gateway.sweep()
-
-
 @in_scene(ASLEEP)
-async def test_a_call_waits_until_its_pool_has_a_replica(scene: Scene) -> None:
-    client = await asleep(scene, request(b'{"x":1}'))
-    assert scene.a.requests == [] and scene.listener.held == len(b'{"x":1}')
-    scene.plane.wake(AWAKE)
-    answer = await client.answer()
-    assert (answer.status, answer.body) == (200, GOOD)
-    assert answer.header("servegate-version") == "1; by=latest; generation=2"
-    assert scene.a.bodies == [b'{"x":1}']
-    assert (await client.ask(request())).status == 200  # the connection goes on
-
-
-@in_scene(ASLEEP)
-async def test_calls_of_many_connections_and_pipelined_ones_are_answered(scene: Scene) -> None:
+async def test_calls_wait_until_their_pool_has_a_replica(scene: Scene) -> None:
+    scene.a.script = answering(reply(GOOD.replace(b'"m"', b'"m--01234567"')))
     clients = [await scene.connect() for _ in range(3)]
     for one in clients:
         await one.send(request(b"first") + request(b"second"))
     await waiting(scene, 3)
-    scene.plane.wake(AWAKE)
+    assert scene.a.requests == [] and scene.listener.held >= len(b"first") * 3
+    scene.plane.wake(RENAMED)
     for one in clients:
-        assert [(await one.answer()).status for _ in range(2)] == [200, 200]
+        for _ in range(2):
+            answer = await one.answer()
+            assert (answer.status, answer.body) == (200, GOOD)
+            assert answer.header("servegate-version") == "1; by=latest; generation=2"
     assert sorted(scene.a.bodies) == [b"first"] * 3 + [b"second"] * 3
+    assert scene.a.requests[0].path == "/v2/models/m--01234567/versions/1/infer"
 
 
 @pytest.mark.parametrize("pieces", [1, 7])
@@ -123,7 +109,7 @@ async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(scene: Scen
 @in_scene(ASLEEP)
 async def test_a_call_whose_pool_does_not_wake_is_told_when_to_try_again(scene: Scene) -> None:
     client = await asleep(scene)
-    give_up(scene)
+    pass_waiting_time(scene)
     answer = await client.answer()
     assert (answer.status, answer.code) == (503, "asleep")
     assert int(answer.header("retry-after") or 0) > 1
@@ -139,20 +125,10 @@ async def test_a_call_whose_pool_does_not_wake_is_told_when_to_try_again(scene: 
 @in_scene(ASLEEP)
 async def test_an_incomplete_body_is_read_no_further_when_time_is_over(scene: Scene) -> None:
     client = await asleep(scene, HEAD + b"Content-Length: 600000\r\n\r\n" + bytes(300_000))
-    give_up(scene)
+    pass_waiting_time(scene)
     answer = await client.answer()
     assert (answer.status, answer.code) == (503, "asleep")
     assert await client.rest() == b""
-
-
-@in_scene(ASLEEP)
-async def test_more_calls_than_the_worker_keeps_are_refused_at_once(scene: Scene) -> None:
-    for _ in range(4):
-        await (await scene.connect()).send(request())
-    await waiting(scene, 4)
-    answer = await scene.ask(request())
-    assert (answer.status, answer.code) == (503, "asleep")
-    assert b"4 calls are already waiting" in answer.body
 
 
 @in_scene(snapshot(SLEEPING, view(target(1, "a", model="n"), name="n")), limits={"in_flight": 200})
@@ -192,57 +168,27 @@ async def test_a_call_of_a_sequence_waits_once_its_identity_is_known(scene: Scen
     assert scene.a.bodies == [body]
 
 
-@in_scene(ASLEEP)
-async def test_names_are_restored_in_the_answer_to_a_call_that_has_waited(scene: Scene) -> None:
-    said = GOOD.replace(b'"m"', b'"m--01234567"').replace(b'"1"', b'"2"')
-    scene.a.script = answering(reply(said))
-    client = await asleep(scene)
-    scene.plane.wake(snapshot(view(target(2, "a", physical="m--01234567"))))
-    answer = await client.answer()
-    assert json.loads(answer.body)["model_name"] == "m"
-    assert scene.a.requests[0].path == "/v2/models/m--01234567/versions/2/infer"
-
-
 # --- who does not wait ----------------------------------------------------------------------------
 
 
-@in_scene(GUARDED)
-async def test_who_may_not_call_a_model_does_not_wake_its_pool(scene: Scene) -> None:
-    assert (await scene.ask(request())).status == 401
-    answer = await scene.ask(request(b"{}", f"Authorization: Bearer {WORDS}"))
-    assert answer.status in (403, 404)
-    assert scene.plane.waking.waiting == {} and scene.plane.news == 0
-
-
 @in_scene(ASLEEP)
-async def test_questions_for_readiness_wake_no_pool(scene: Scene) -> None:
+async def test_questions_for_readiness_wake_no_pool_and_others_wait(scene: Scene) -> None:
     assert (await scene.ask(get("/v2/health/ready"))).status == 200
     assert (await scene.ask(get("/v2/models/m/ready"))).status == 400
     assert scene.plane.waking.waiting == {} and scene.plane.news == 0
-
-
-@in_scene(ASLEEP)
-async def test_a_question_about_a_model_waits_like_a_call(scene: Scene) -> None:
     scene.a.script = answering(reply(b'{"name":"m","versions":["1"]}'))
+    late = await asleep(scene, get("/v2/models/m"))
+    pass_waiting_time(scene)
+    assert (await late.answer()).status == 503
     client = await asleep(scene, get("/v2/models/m"))
     scene.plane.wake(AWAKE)
     assert json.loads((await client.answer()).body)["versions"] == ["1"]
 
 
-@in_scene(ASLEEP)
-async def test_a_question_whose_pool_does_not_wake_is_answered_too(scene: Scene) -> None:
-    client = await asleep(scene, get("/v2/models/m"))
-    give_up(scene)
-    assert (await client.answer()).status == 503
-
-
 # --- a replica that has not loaded the model which the snapshot says it holds ---------------------
-
-UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)
 UNLOADED = reply(
     b'{"error":"Request for unknown model: \'m\' version 1 is not at ready state"}', status=503
 )
-RENAMED_HERE = snapshot(view(target(1, "a", physical="m--01234567")))
 
 
 def loads_later(scene: Scene, then: Script, unknown: bytes = UNKNOWN) -> Script:
@@ -256,11 +202,14 @@ def loads_later(scene: Scene, then: Script, unknown: bytes = UNKNOWN) -> Script:
 
 
 @pytest.mark.parametrize("unknown", [UNKNOWN, UNLOADED], ids=["unknown", "unloaded"])
-@in_scene()
+@in_scene(RENAMED)
 async def test_a_call_waits_until_its_only_replica_has_loaded_the_model(
     scene: Scene, unknown: bytes
 ) -> None:
-    scene.a.script = loads_later(scene, answering(reply(GOOD)), unknown)
+    named = reply(GOOD.replace(b'"m"', b'"m--01234567"'))
+    said = unknown.partition(b"\r\n\r\n")[2].replace(b"'m'", b"'m--01234567'")
+    refused = reply(said, status=int(unknown.split()[1]))
+    scene.a.script = loads_later(scene, answering(named), refused)
     client = await asleep(scene, request(b'{"x":1}'))
     scene.plane.gateway.sweep()
     answer = await client.answer()
@@ -273,7 +222,7 @@ async def test_a_call_waits_until_its_only_replica_has_loaded_the_model(
 async def test_a_call_whose_model_is_not_loaded_is_told_when_to_try_again(scene: Scene) -> None:
     scene.a.script = answering(UNKNOWN)
     client = await asleep(scene)
-    give_up(scene, 1)
+    pass_waiting_time(scene, 1)
     answer = await client.answer()
     assert (answer.status, answer.code) == (503, "not_loaded")
     assert answer.header("retry-after") == "1"
@@ -299,16 +248,6 @@ async def test_a_client_that_leaves_meanwhile_is_forgotten(scene: Scene) -> None
     assert len(scene.a.requests) == 1
 
 
-@in_scene(RENAMED_HERE)
-async def test_names_are_restored_in_the_answer_once_the_model_is_loaded(scene: Scene) -> None:
-    said = b'{"error":"Request for unknown model: \'m--01234567\' is not found"}'
-    named = b'{"model_name":"m--01234567","model_version":"1","outputs":[]}'
-    scene.a.script = loads_later(scene, answering(reply(named)), reply(said, status=404))
-    client = await asleep(scene)
-    scene.plane.gateway.sweep()
-    assert json.loads((await client.answer()).body)["model_name"] == "m"
-
-
 @in_scene(2)
 async def test_a_question_goes_to_another_replica(scene: Scene) -> None:
     scene.a.script, scene.b.script = answering(UNKNOWN), answering(reply(b'{"name":"m"}'))
@@ -326,6 +265,6 @@ async def test_a_question_waits_as_a_call_does(scene: Scene) -> None:
     scene.a.script = answering(UNKNOWN)
     await client.send(get("/v2/models/m/config"))
     await waiting(scene)
-    give_up(scene, 1)
+    pass_waiting_time(scene, 1)
     answer = await client.answer()
     assert (answer.status, answer.header("retry-after")) == (503, "1")

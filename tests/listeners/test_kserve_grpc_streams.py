@@ -23,56 +23,19 @@ from grpc_wire import (
     settings,
     window,
 )
-from listeners.grpc_scene import ONE, Scene, in_scene, send, stage
+from listeners.grpc_scene import ONE, Scene, failed, in_scene, read, said, send, stage, stream_of
 from listeners.grpc_scene import TWO as REPLICAS
 from loops import on_loops
 from tritonclient.grpc import service_pb2
 
-Response = service_pb2.ModelStreamInferResponse
 TWO = snapshot(view(target(1, "a")), view(target(1, "b", model="n"), name="n"), generation=7)
 RENAMED = snapshot(
     view(target(2, "a", physical="m--01234567")), view(target(1, "a", model="n"), name="n")
 )
 
 
-def said(request_id: str, model: str = "m", size: int = 8, version: str = "1") -> bytes:
-    """An answer of Triton in a stream."""
-    response = Response()
-    response.infer_response.id = request_id
-    response.infer_response.model_name = model
-    response.infer_response.model_version = version
-    response.infer_response.raw_output_contents.append(bytes(size))
-    return bytes(response.SerializeToString())
-
-
-def failed(sentence: str) -> bytes:
-    return bytes(Response(error_message=sentence).SerializeToString())
-
-
-def read(received: Received) -> list[tuple[str, str, str]]:
-    """What each answer says: its id, model and version, or its id and error."""
-    found = []
-    for one in received.messages:
-        response = Response.FromString(one)
-        inner = response.infer_response
-        found.append((inner.id, inner.model_name or response.error_message, inner.model_version))
-    return found
-
-
 def ids(received: Received) -> list[str]:
     return [entry[0] for entry in read(received)]
-
-
-async def stream_of(scene: Scene, *bodies: bytes, ends: bool = False, **options: object) -> Client:
-    """A client that has sent these messages; the Tritons answer nothing by themselves."""
-    scene.silence()
-    client = await scene.client()
-    client.open(1, STREAM, **options)  # type: ignore[arg-type]
-    for body in bodies:
-        send(client, message(body), ends=False)
-    if ends:
-        half_close(client)
-    return client
 
 
 def half_close(client: Client) -> None:
@@ -163,39 +126,33 @@ async def test_answers_are_mixed_at_the_borders_of_messages_only(scene: Scene) -
 
 @in_scene(ONE)
 async def test_a_message_that_cannot_be_routed_is_answered_in_the_stream(scene: Scene) -> None:
-    unknown = [infer("x", id="7"), infer("x" * 5000, id="8")]
-    client = await stream_of(scene, *unknown, infer("m", id="9", size=9), ends=True)
-    await heard(scene.triton, 1)
-    await until(lambda: scene.triton.calls[0].ended)
-    scene.triton.answer(1, said("9"))
-    [received] = await scene.over(client, 1)
-    assert (received.status, sorted(ids(received))) == (0, ["7", "8", "9"])
-    assert read(received)[0][1] == "Request for unknown model: 'x' is not found"
-
-
-@in_scene(ONE)
-async def test_triton_grpc_error_makes_an_unknown_model_end_the_stream(scene: Scene) -> None:
-    client = await stream_of(scene, infer("x"), metadata=[("triton_grpc_error", "true")])
-    [received] = await scene.over(client, 1)
-    assert (received.status, received.trailers["servegate-error"]) == (5, "unknown_model")
-
-
-@in_scene(ONE)
-async def test_large_refused_messages_leave_nothing_behind(scene: Scene) -> None:
-    client = await stream_of(scene)
+    client = await stream_of(scene, infer("x" * 5000, id="long"))
     for number in range(5):
         send(client, message(infer("x", id=str(number), size=900_000)), ends=False)
-        await until(lambda n=number: len(client.streams[1].messages) == n + 1)  # type: ignore[misc]
-    half_close(client)
+        await until(lambda n=number: len(client.streams[1].messages) == n + 2)  # type: ignore[misc]
+    send(client, message(infer("m", id="good")))
+    await heard(scene.triton, 1)
+    await until(lambda: scene.triton.calls[0].ended)
+    scene.triton.answer(1, said("good"))
     [received] = await scene.over(client, 1)
-    assert ids(received) == ["0", "1", "2", "3", "4"]
+    assert (received.status, ids(received)) == (0, ["long", *"01234", "good"])
+    assert read(received)[1][1] == "Request for unknown model: 'x' is not found"
 
 
 @in_scene(ONE)
-async def test_a_stream_without_a_message_ends_well(scene: Scene) -> None:
-    client = await stream_of(scene, ends=True)
-    [received] = await scene.over(client, 1)
-    assert (received.status, received.messages) == (0, [])
+async def test_a_stream_ends_with_the_status_that_it_should(scene: Scene) -> None:
+    strict = [("triton_grpc_error", "true")]
+    refused = await scene.sent(
+        frame(DATA, 0, 1, message(infer("x"))), method=STREAM, metadata=strict
+    )
+    assert (refused.status, refused.trailers["servegate-error"]) == (5, "unknown_model")
+    empty = await scene.sent(frame(DATA, END_STREAM, 1), method=STREAM)
+    assert (empty.status, empty.messages) == (0, [])
+    late = await stream_of(scene, metadata=[("grpc-timeout", "2S")])
+    await until(late.ping())
+    scene.sweep(2.1)
+    [received] = await scene.over(late, 1)
+    assert received.status == 4
 
 
 @pytest.mark.parametrize("how", ["status", "reset", "closed"])
@@ -347,12 +304,3 @@ async def test_a_stream_may_live_longer_than_a_call(scene: Scene) -> None:
     scene.triton.answer(1, said("1"))
     [received] = await scene.over(client, 1)
     assert received.status == 0
-
-
-@in_scene(ONE)
-async def test_the_deadline_of_a_stream_is_its_clients(scene: Scene) -> None:
-    client = await stream_of(scene, metadata=[("grpc-timeout", "2S")])
-    await until(client.ping())
-    scene.sweep(2.1)
-    [received] = await scene.over(client, 1)
-    assert received.status == 4

@@ -9,7 +9,6 @@ from builders import snapshot, target, until, view
 from grpc_wire import (
     DATA,
     END_STREAM,
-    STREAM,
     Client,
     Received,
     Triton,
@@ -26,11 +25,15 @@ from listeners.grpc_scene import (
     TWO,
     WIDE,
     Scene,
+    failed,
     fleet,
     in_scene,
     models,
     pass_waiting_time,
+    read,
+    said,
     send,
+    stream_of,
     waiting,
     wake,
 )
@@ -49,28 +52,30 @@ def sent(scene: Scene, name: str = "a") -> list[bytes]:
     return scene.tritons[name].messages
 
 
+async def asleep(scene: Scene, body: bytes | None = None, *more: str) -> Client:
+    """A client whose call waits."""
+    client = await scene.client()
+    client.call(1, body, *more)
+    await waiting(scene)
+    return client
+
+
 @in_scene(ASLEEP)
 async def test_a_call_waits_until_its_pool_has_a_replica(scene: Scene) -> None:
-    client = await scene.client()
-    client.call(1)
-    await waiting(scene)
+    scene.tritons["a"].says = lambda request: answer("m--01234567")
+    client = await asleep(scene)
     assert sent(scene) == [] and scene.pool.board.held > 0
-    wake(scene)
+    wake(scene, RENAMED)
     [received] = await scene.over(client, 1)
-    assert (received.status, received.messages) == (0, [answer()])
-    assert received.trailers["servegate-version"] == "1; by=latest; generation=2"
-    assert models(sent(scene)) == [("m", "1", 8)]
+    [response] = map(service_pb2.ModelInferResponse.FromString, received.messages)
+    assert (received.status, response.model_name) == (0, "m")
+    assert received.trailers["servegate-version"] == "2; by=latest; generation=2"
+    assert models(sent(scene)) == [("m--01234567", "2", 8)]
 
 
 @pytest.mark.parametrize(
     ("when", "size"),
-    [
-        ("before", 100),
-        ("before", 50_000),
-        ("before", 900_000),
-        ("meanwhile", 900_000),
-        ("after", 900_000),
-    ],
+    [("before", 100), ("before", 900_000), ("meanwhile", 900_000), ("after", 900_000)],
 )
 @in_scene(ASLEEP)
 async def test_a_message_is_whole_whenever_its_parts_come(
@@ -132,23 +137,8 @@ async def test_a_compressed_message_waits_too(scene: Scene) -> None:
 
 
 @in_scene(ASLEEP)
-async def test_triton_gets_its_own_name_and_the_client_the_models_name(scene: Scene) -> None:
-    scene.tritons["a"].says = lambda request: answer("m--01234567")
-    client = await scene.client()
-    client.call(1)
-    await waiting(scene)
-    wake(scene, RENAMED)
-    [received] = await scene.over(client, 1)
-    assert models(sent(scene)) == [("m--01234567", "2", 8)]
-    [response] = map(service_pb2.ModelInferResponse.FromString, received.messages)
-    assert response.model_name == "m"
-
-
-@in_scene(ASLEEP)
 async def test_a_call_whose_pool_does_not_wake_in_time_is_unavailable(scene: Scene) -> None:
-    client = await scene.client()
-    client.call(1)
-    await waiting(scene)
+    client = await asleep(scene)
     pass_waiting_time(scene)
     [received] = await scene.over(client, 1)
     assert (received.status, received.trailers["servegate-error"]) == (UNAVAILABLE, "asleep")
@@ -162,9 +152,7 @@ async def test_a_call_whose_pool_does_not_wake_in_time_is_unavailable(scene: Sce
 
 @in_scene(ASLEEP, in_flight=1000)
 async def test_calls_that_wait_leave_room_for_the_bodies_of_others(scene: Scene) -> None:
-    client = await scene.client()
-    client.call(1, infer(size=600))
-    await waiting(scene)
+    client = await asleep(scene, infer(size=600))
     refused = await scene.call(client, 3, infer(size=600))
     assert refused.trailers["servegate-error"] == "no_room"
     assert (await scene.call(client, 5, infer("n", size=300))).status == 0
@@ -175,9 +163,7 @@ async def test_calls_that_wait_leave_room_for_the_bodies_of_others(scene: Scene)
 @pytest.mark.parametrize("how", ["reset", "gone"])
 @in_scene(ASLEEP)
 async def test_a_call_whose_client_leaves_does_not_reach_a_replica(scene: Scene, how: str) -> None:
-    client = await scene.client()
-    client.call(1)
-    await waiting(scene)
+    client = await asleep(scene)
     client.send(reset(1)) if how == "reset" else client.abort()
     await waiting(scene, 0)
     wake(scene)
@@ -196,9 +182,8 @@ async def test_whether_the_model_is_ready_is_answered_at_once(scene: Scene) -> N
 async def test_a_question_about_a_model_waits_like_a_call(scene: Scene) -> None:
     answered = service_pb2.ModelMetadataResponse(name="m", versions=["1"]).SerializeToString()
     scene.tritons["a"].says = lambda request: answered
-    client = await scene.client()
-    client.call(1, service_pb2.ModelMetadataRequest(name="m").SerializeToString(), METADATA)
-    await waiting(scene)
+    asked = service_pb2.ModelMetadataRequest(name="m").SerializeToString()
+    client = await asleep(scene, asked, METADATA)
     wake(scene, snapshot(view(target(1, "a"), target(2, "a")), OTHER))
     [received] = await scene.over(client, 1)
     [response] = map(service_pb2.ModelMetadataResponse.FromString, received.messages)
@@ -216,36 +201,14 @@ def answers(scene: Scene, name: str) -> None:
             if stream:
                 triton.head(stream, peer=peer)
                 for one in map(service_pb2.ModelInferRequest.FromString, call.messages):
-                    response = service_pb2.ModelStreamInferResponse()
-                    response.infer_response.id = one.id
-                    response.infer_response.model_name = one.model_name
-                    triton.data(stream, message(response.SerializeToString()), peer)
+                    triton.data(stream, message(said(one.id, one.model_name)), peer)
                 triton.end(stream, peer=peer)
-
-
-def read(received: Received) -> list[tuple[str, str]]:
-    """What each answer says: its id, and the model or the error."""
-    responses = map(service_pb2.ModelStreamInferResponse.FromString, received.messages)
-    return [
-        (one.infer_response.id, one.infer_response.model_name or one.error_message)
-        for one in responses
-    ]
-
-
-async def stream_of(scene: Scene, *bodies: bytes, **options: object) -> Client:
-    scene.silence()
-    client = await scene.client()
-    client.open(1, STREAM, **options)  # type: ignore[arg-type]
-    for body in bodies:
-        send(client, message(body), ends=False)
-    return client
 
 
 @in_scene(ASLEEP)
 async def test_a_message_waits_and_those_behind_it_wait_in_their_order(scene: Scene) -> None:
-    client = await stream_of(scene, infer(id="1"), infer("n", id="2"), infer(id="3"))
+    client = await stream_of(scene, infer(id="1"), infer("n", id="2"), infer(id="3"), ends=True)
     await waiting(scene)
-    client.send(frame(DATA, END_STREAM, 1))
     await until(lambda: not client.streams[1].is_over)
     assert sent(scene, "b") == []
     wake(scene)
@@ -256,7 +219,7 @@ async def test_a_message_waits_and_those_behind_it_wait_in_their_order(scene: Sc
     answers(scene, "b")
     [received] = await scene.over(client, 1)
     assert received.status == 0
-    assert sorted(read(received)) == [("1", "m"), ("2", "n"), ("3", "m")]
+    assert sorted(read(received)) == [("1", "m", "1"), ("2", "n", "1"), ("3", "m", "1")]
 
 
 @in_scene(ASLEEP)
@@ -277,26 +240,20 @@ async def test_a_message_of_which_a_part_comes_later_goes_on_whole(scene: Scene)
 
 @in_scene(ASLEEP)
 async def test_a_message_whose_pool_does_not_wake_is_refused_in_the_stream(scene: Scene) -> None:
-    client = await stream_of(scene, infer(id="1"), infer("n", id="2"))
-    await waiting(scene)
+    bodies = infer(id="1"), infer("n", id="2")
+    client = await stream_of(scene, *bodies)
+    strict = await stream_of(scene, *bodies, metadata=[("triton_grpc_error", "true")])
+    await waiting(scene, 2)
     pass_waiting_time(scene)
+    [ended] = await scene.over(strict, 1)
+    assert (ended.status, ended.trailers["servegate-error"]) == (UNAVAILABLE, "asleep")
     await until(lambda: len(sent(scene, "b")) == 1)
     client.send(frame(DATA, END_STREAM, 1))
     answers(scene, "b")
     [received] = await scene.over(client, 1)
-    [(first, sentence), second] = read(received)
-    assert (received.status, first, second) == (0, "1", ("2", "n"))
+    [(first, sentence, _), second] = read(received)
+    assert (received.status, first, second) == (0, "1", ("2", "n", "1"))
     assert "its pool did not start within 10 s" in sentence
-
-
-@in_scene(ASLEEP)
-async def test_with_triton_grpc_error_it_ends_the_stream(scene: Scene) -> None:
-    strict = [("triton_grpc_error", "true")]
-    client = await stream_of(scene, infer(id="1"), infer("n", id="2"), metadata=strict)
-    await waiting(scene)
-    pass_waiting_time(scene)
-    [received] = await scene.over(client, 1)
-    assert (received.status, received.trailers["servegate-error"]) == (UNAVAILABLE, "asleep")
 
 
 @in_scene(ASLEEP)
@@ -323,26 +280,21 @@ async def test_a_stream_that_ends_badly_takes_the_waiting_message_along(scene: S
 
 # --- a replica that has not loaded the model which the snapshot says it holds ---------------------
 
-Response = service_pb2.ModelStreamInferResponse
 CONFIG = "/inference.GRPCInferenceService/ModelConfig"
 UNKNOWN = "Request for unknown model: 'm' is not found"
-UNLOADED = "Request for unknown model: 'm' version 1 is not at ready state"
+UNLOADED = "Request for unknown model: 'm' version 2 is not at ready state"
 NOT_FOUND = 5
 
 
 async def refused(
-    scene: Scene,
-    body: bytes | None = None,
-    *more: str,
-    status: int = NOT_FOUND,
-    said: str = UNKNOWN,
+    scene: Scene, *call: object, status: int = NOT_FOUND, words: str = UNKNOWN
 ) -> Client:
     """A client whose call waits, for its only replica does not know the model."""
     scene.silence()
     client = await scene.client()
-    client.call(1, body, *more)
+    client.call(1, *call)  # type: ignore[arg-type]
     await scene.asked()
-    scene.triton.refuse(1, status, said)
+    scene.triton.refuse(1, status, words)
     await waiting(scene)
     return client
 
@@ -355,15 +307,16 @@ async def loaded(scene: Scene, client: Client) -> Received:
     return received
 
 
-@pytest.mark.parametrize(("status", "said"), [(NOT_FOUND, UNKNOWN), (UNAVAILABLE, UNLOADED)])
-@in_scene(ONE, loops=("uvloop",))
+@pytest.mark.parametrize(("status", "words"), [(NOT_FOUND, UNKNOWN), (UNAVAILABLE, UNLOADED)])
+@in_scene(RENAMED_HERE, loops=("uvloop",))
 async def test_a_call_waits_until_its_only_replica_has_loaded_the_model(
-    scene: Scene, status: int, said: str
+    scene: Scene, status: int, words: str
 ) -> None:
-    client = await refused(scene, status=status, said=said)
-    received = await loaded(scene, client)
-    assert (received.status, received.messages) == (0, [answer()])
-    assert models(scene.triton.messages) == [("m", "1", 8)] * 2
+    words = words.replace("'m'", "'m--01234567'")
+    received = await loaded(scene, await refused(scene, status=status, words=words))
+    [response] = map(service_pb2.ModelInferResponse.FromString, received.messages)
+    assert (received.status, response.model_name, response.model_version) == (0, "m", "2")
+    assert models(scene.triton.messages) == [("m--01234567", "2", 8)] * 2
 
 
 @in_scene(ONE, loops=("uvloop",))
@@ -386,19 +339,9 @@ async def test_a_call_that_is_too_large_to_be_kept_does_not_wait(scene: Scene) -
     assert (received.status, received.trailers["servegate-error"]) == (UNAVAILABLE, "not_loaded")
 
 
-@in_scene(RENAMED_HERE, loops=("uvloop",))
-async def test_names_are_restored_in_the_answer_to_a_call_that_has_waited(scene: Scene) -> None:
-    client = await refused(scene, said=UNKNOWN.replace("'m'", "'m--01234567'"))
-    received = await loaded(scene, client)
-    [response] = map(service_pb2.ModelInferResponse.FromString, received.messages)
-    assert (response.model_name, response.model_version) == ("m", "2")
-    assert models(scene.triton.messages) == [("m--01234567", "2", 8)] * 2
-
-
 @in_scene(ONE, loops=("uvloop",))
 async def test_a_client_that_leaves_meanwhile_is_forgotten(scene: Scene) -> None:
-    client = await refused(scene)
-    client.abort()
+    (await refused(scene)).abort()
     await waiting(scene, 0)
 
 
@@ -420,21 +363,7 @@ async def test_metadata_waits_as_a_call_does(scene: Scene) -> None:
     response = service_pb2.ModelMetadataResponse(name="m", versions=["1"]).SerializeToString()
     scene.triton.says = lambda request: response
     request = service_pb2.ModelMetadataRequest(name="m").SerializeToString()
-    client = await refused(scene, request, METADATA)
-    assert (await loaded(scene, client)).status == 0
-
-
-def failed(sentence: str, request_id: str = "") -> bytes:
-    response = Response(error_message=sentence)
-    response.infer_response.id = request_id
-    return bytes(response.SerializeToString())
-
-
-def said(request_id: str) -> bytes:
-    response = Response()
-    response.infer_response.id = request_id
-    response.infer_response.model_name = "m"
-    return bytes(response.SerializeToString())
+    assert (await loaded(scene, await refused(scene, request, METADATA))).status == 0
 
 
 def refuse_in_stream(triton: Triton) -> None:
@@ -449,10 +378,7 @@ def refuse_the_stream(triton: Triton) -> None:
 
 async def refused_stream(scene: Scene, *, ends: bool = True) -> tuple[Client, Triton]:
     """A client that has sent one message, and the replica that has got it."""
-    scene.silence()
-    client = await scene.client()
-    client.open(1, STREAM)
-    client.send(frame(DATA, END_STREAM * ends, 1, message(infer(id="7"))))
+    client = await stream_of(scene, infer(id="7"), ends=ends)
     [first] = await scene.asked()
     return client, first
 
@@ -477,9 +403,7 @@ async def test_the_first_message_of_a_stream_goes_to_another_replica(
     if refuse is refuse_in_stream:
         await until(lambda: first.calls[0].ended)
         first.end(1)
-    [response] = map(Response.FromString, received.messages)
-    assert received.status == 0
-    assert (response.infer_response.id, response.error_message) == ("7", "")
+    assert (received.status, read(received)) == (0, [("7", "m", "1")])
 
 
 @in_scene(ONE, loops=("uvloop",))
@@ -489,9 +413,9 @@ async def test_a_message_without_a_replica_gets_an_error_of_the_gateway(scene: S
     [received] = await scene.over(client, 1)
     await until(lambda: triton.calls[0].ended)
     triton.end(1)
-    [response] = map(Response.FromString, received.messages)
-    assert (received.status, response.infer_response.id) == (0, "7")
-    assert response.error_message.startswith("no replica is ready for model 'm' version 1")
+    [(identity, sentence, _)] = read(received)
+    assert (received.status, identity) == (0, "7")
+    assert sentence.startswith("no replica is ready for model 'm' version 1")
 
 
 @pytest.mark.parametrize("sentence", ["unexpected shape", "Request for unknown model: 'n'"])
@@ -503,5 +427,4 @@ async def test_any_other_error_in_a_stream_is_the_answer(scene: Scene, sentence:
     await until(lambda: first.calls[0].ended)
     first.end(1)
     [received] = await scene.over(client, 1)
-    [response] = map(Response.FromString, received.messages)
-    assert response.error_message == sentence
+    assert read(received) == [("", sentence, "")]

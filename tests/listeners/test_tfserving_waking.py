@@ -1,38 +1,21 @@
 """TensorFlow Serving's calls that wait: for a pool that sleeps, or a model that is not loaded."""
 
 import asyncio
-import dataclasses
 import json
 
 import tfserving_bytes as tf
-from builders import snapshot, target, until, view
-from listeners.http_messages import reply, request
+from listeners.http_messages import request
 from listeners.http_replicas import Received, answering
+from listeners.http_scene import ASLEEP, AWAKE, UNKNOWN, pass_waiting_time, waiting
 from listeners.tfserving_scene import Front, gives_its_input, in_front, model
 
-from serve.core.routes import Route, Split
 from serve.wire.tfserving_messages import GET_MODEL_METADATA, PREDICT
 
-ALL_OF_1 = Route(Split.of({1: 100}))
-SLEEPING = dataclasses.replace(view(asleep=True, labels={"stable": 1}), route=ALL_OF_1)
-ASLEEP = snapshot(SLEEPING, replicas=("a",))
-AWAKE = snapshot(view(target(1, "a"), labels={"stable": 1}))
 ROWS = {"instances": [[1.0, 2.0]]}
 SAID = {"predictions": [[1.0, 2.0]]}
 PATH = "/v1/models/m:predict"
 PREDICTION = tf.predict_request(tf.spec("m"), x=tf.tensor(tf.FLOAT, [1, 2], tf.floats(1, 2)))
 QUESTION = tf.sized(1, tf.spec("m")) + tf.sized(2, "signature_def")
-UNKNOWN = reply(b'{"error":"Request for unknown model: \'m\' is not found"}', status=404)
-
-
-async def waiting(front: Front, count: int = 1) -> None:
-    await until(lambda: front.plane.waking.count == count)
-
-
-def pass_waiting_time(front: Front, seconds: float) -> None:
-    """So much of the time for which a call may wait has passed."""
-    front.plane.clock.now += seconds
-    front.plane.gateway.sweep()
 
 
 @in_front(ASLEEP)
