@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from builders import Clock, DataPlane, replica, snapshot, target, view
 from grpc_wire import BOUND, LIMITS, Triton
+from refusals import refusal
 
 from serve.core.access import ApiKey, Role
 from serve.core.calls import Headers, Reply
@@ -23,7 +24,6 @@ from serve.core.errors import (
     UnknownModel,
 )
 from serve.core.replicas import Replica
-from serve.core.snapshot import Snapshot
 from serve.listeners.grpc.services import ServiceRequest, Unary
 from serve.listeners.management import Management
 from serve.triton.grpc_pool import GrpcPool
@@ -69,16 +69,12 @@ class Scene:
         grpc_pool: GrpcPool | None = None,
     ) -> None:
         known = snapshot(view(target()))
-        held = MappingProxyType(dict(replicas)) if replicas is not None else known.replicas
+        held = known.replicas if replicas is None else replicas
+        by_id = MappingProxyType({key.id: key for key in keys})
         self.plane = DataPlane(
             dataclasses.replace(
-                known,
-                replicas=held,
-                keys=MappingProxyType({key.id: key for key in keys}),
-                guarded=bool(keys),
+                known, replicas=MappingProxyType(held), keys=by_id, guarded=bool(keys)
             )
-            if keys or replicas is not None
-            else known
         )
         self.manager, self.pool = Manager(), Pool()
         self.management = Management(
@@ -96,22 +92,37 @@ class Scene:
         headers: Headers = (),
         body: bytes = b"",
     ) -> Reply:
-        credential = f"Bearer {token}".encode() if token else b""
         return asyncio.run(
             self.management.over_http(
-                method, path, body, headers=headers, credential=credential, deadline=math.inf
+                *(method, path, body),
+                headers=headers,
+                credential=bearer(token),
+                deadline=math.inf,
             )
         )
 
     def grpc(self, method: str, token: str = "", headers: Headers = ()) -> Reply:
+        return asyncio.run(self.over_grpc(method, b"\x12\x01m", math.inf, headers, bearer(token)))
+
+    async def over_grpc(
+        self,
+        method: str,
+        body: bytes,
+        deadline: float,
+        headers: Headers = (),
+        credential: bytes = b"",
+    ) -> Reply:
         service = self.management.services()[SERVICE + method]
         assert isinstance(service, Unary)
-        credential = f"Bearer {token}".encode() if token else b""
         asked = ServiceRequest(
-            SERVICE + method, b"\x12\x01m", headers, credential, math.inf, "1", None
-        )  # type: ignore[arg-type]
-        answer: Reply = asyncio.run(service.answer(asked))  # type: ignore[arg-type]
-        return answer
+            *(SERVICE + method, body, headers, credential, deadline, "1"),
+            None,  # type: ignore[arg-type]
+        )
+        return await service.answer(asked)
+
+
+def bearer(token: str) -> bytes:
+    return f"Bearer {token}".encode() if token else b""
 
 
 def errors(scene: Scene) -> Counter[str]:
@@ -131,25 +142,28 @@ def test_without_keys_whoever_reaches_the_port_may_manage() -> None:
     assert scene.manager.wishes == [(ManagementOrder("load", "m"), "a data port")] * 2
 
 
-def test_only_an_admin_key_may_manage() -> None:
+def test_only_an_admin_key_may_manage_the_models_that_it_names() -> None:
     predictor, predicts = ApiKey.create(Role.PREDICTOR)
+    other, elsewhere = ApiKey.create(Role.ADMIN, ("other*",))
     admin, manages = ApiKey.create(Role.ADMIN)
-    scene = Scene(predictor, admin)
+    scene = Scene(predictor, other, admin)
     for act in (scene.http, lambda token="": scene.grpc("RepositoryModelUnload", token)):
-        with pytest.raises(Unauthenticated):
-            act()
-        with pytest.raises(Forbidden):
-            act(token=predicts)
+        refusal(Unauthenticated, act)
+        refusal(Forbidden, act, token=predicts)
+        refusal(UnknownModel, act, token=elsewhere)
     assert scene.manager.wishes == []
     assert scene.http(token=manages).status == 200
     assert scene.manager.wishes == [(ManagementOrder("load", "m"), f"key:{admin.id}")]
-    assert errors(scene) == {"unauthenticated": 2, "forbidden": 2}
+    scene.manager.error = LoadFailed("m", "no memory")
+    refusal(LoadFailed, scene.http, token=manages)
+    once = {"load_failed": 1}
+    assert errors(scene) == once | {"unauthenticated": 2, "forbidden": 2, "unknown_model": 2}
 
 
 FOREIGN: Headers = ((b"host", b"localhost:8000"), (b"origin", b"http://evil"))
 
 
-def test_a_page_of_another_site_changes_nothing() -> None:
+def test_a_page_of_another_site_changes_nothing_and_may_ask_what_it_cannot_read() -> None:
     scene = Scene()
     paths = (
         LOAD,
@@ -166,25 +180,7 @@ def test_a_page_of_another_site_changes_nothing() -> None:
         scene.grpc("RepositoryModelUnload", headers=FOREIGN)
     assert (scene.manager.wishes, scene.pool.asked) == ([], [])
     assert errors(scene) == {"forbidden": len(paths) + 1}
-
-
-def test_a_page_of_another_site_may_ask_what_it_cannot_read() -> None:
-    scene = Scene()
     assert scene.http(b"/v2/logging", method="GET", headers=FOREIGN).status == 200
-
-
-def test_a_model_that_the_admin_key_does_not_name_does_not_exist_for_it() -> None:
-    key, token = ApiKey.create(Role.ADMIN, ("other*",))
-    with pytest.raises(UnknownModel):
-        Scene(key).http(token=token)
-
-
-def test_an_error_of_the_control_plane_is_the_answer() -> None:
-    scene = Scene()
-    scene.manager.error = LoadFailed("m", "no memory")
-    with pytest.raises(LoadFailed):
-        scene.http()
-    assert errors(scene) == {"load_failed": 1}
 
 
 def test_settings_are_answered_in_each_protocols_form() -> None:
@@ -204,31 +200,19 @@ def test_shared_memory_goes_to_the_one_local_triton_and_nowhere_else() -> None:
 
 
 def test_shared_memory_over_grpc_passes_in_both_directions_as_it_is() -> None:
-    async def act() -> tuple[Reply, list[list[bytes]]]:
+    async def act() -> None:
         triton, pool = Triton(), GrpcPool(limits=LIMITS, connect_timeout=5.0, clock=Clock())
         triton.says = lambda request: b"said " + request
         await triton.start()
         there = {"a": Replica("a", "127.0.0.1", 1, triton.port, 1)}
         scene = Scene(replicas=there, grpc_pool=pool)
-        method = SERVICE + "SystemSharedMemoryRegister"
-        service = scene.management.services()[method]
-        assert isinstance(service, Unary)
-        end = scene.plane.clock() + BOUND
-        asked = ServiceRequest(method, b"\x0a\x03a/b", (), b"", end, "1", None)  # type: ignore[arg-type]
+        asked, end = b"\x0a\x03a/b", scene.plane.clock() + BOUND
         try:
-            reply = await service.answer(asked)
-            return reply, [call.messages for call in triton.calls]
+            reply = await scene.over_grpc("SystemSharedMemoryRegister", asked, end)
+            assert reply == Reply(0, b"said " + asked)
+            assert triton.messages == [asked]
         finally:
             pool.close()
             triton.close()
 
-    reply, messages = asyncio.run(act())
-    assert reply == Reply(0, b"said \x0a\x03a/b")
-    assert messages == [[b"\x0a\x03a/b"]]
-
-
-def test_a_gateway_without_a_snapshot_manages_nothing() -> None:
-    scene = Scene()
-    scene.plane.live.swap(Snapshot(2))
-    with pytest.raises(NotServed):
-        scene.http(STATUS, method="GET")
+    asyncio.run(act())

@@ -35,20 +35,36 @@ KEY, WORDS = ApiKey.create(Role.PREDICTOR, ("m",))
 GUARDED = dataclasses.replace(ONE, keys=MappingProxyType({KEY.id: KEY}), guarded=True)
 
 
+def asks(spec: bytes, x: bytes = X) -> bytes:
+    """A call to predict with one input."""
+    return tf.predict_request(spec, x=x)
+
+
 @in_front()
 async def test_a_predict_call_is_answered_with_tensors_and_the_version(front: Front) -> None:
     front.a.script = model(gives_its_input)
-    request = tf.predict_request(tf.spec("m"), x=X)
-    code, answer, trailers = await front.rpc(PREDICT, request, ("x-request-id", "me"))
-    assert code == 0, answer
-    assert tf.read(tf.mapped(answer, 1)["y"]) == tf.read(X)
-    assert tf.read(tf.one(answer, 2)) == tf.read(
-        tf.spec("m", version=1, signature="serving_default")
-    )
-    assert trailers["servegate-version"] == "1; by=split; generation=1"
-    assert trailers["servegate-request-id"] == "me"
-    sent = inference(front.a.requests[-1])
-    assert sent.inputs == {"x": RawTensor("FP32", (2, 2), struct.pack("<4f", 1, 2, 3, 4))}
+    for spec, version, by in (
+        (tf.spec("m", signature="serving_default"), 1, "split"),
+        (tf.spec("m", version=2), 2, "number"),
+        (tf.spec("m", label="stable"), 1, "label:stable"),
+    ):
+        request = tf.predict_request(spec, x=X)
+        code, answer, trailers = await front.rpc(PREDICT, request, ("x-request-id", "me"))
+        assert code == 0, answer
+        assert tf.read(tf.mapped(answer, 1)["y"]) == tf.read(X)
+        answered = tf.spec("m", version=version, signature="serving_default")
+        assert tf.read(tf.one(answer, 2)) == tf.read(answered)
+        assert trailers["servegate-version"] == f"{version}; by={by}; generation=1"
+        assert trailers["servegate-request-id"] == "me"
+        assert f"/versions/{version}/infer" in front.a.lines[-1]
+        sent = inference(front.a.requests[-1])
+        assert sent.inputs == {"x": RawTensor("FP32", (2, 2), struct.pack("<4f", 1, 2, 3, 4))}
+    labels = {"model": "m", "version": "2", "route": "number", "protocol": "grpc"}
+    count = front.plane.count
+    await until(lambda: count("servegate_calls_total", **labels, verb="infer", code="OK") == 1)
+    assert [(code, one.answered > 0, one.received > 0) for _, code, one in front.log.lines] == [
+        ("OK", True, True)
+    ] * 3
 
 
 @in_front()
@@ -69,20 +85,6 @@ async def test_a_client_of_the_gateways_own_messages_says_the_same_bytes(front: 
 
 
 @in_front()
-async def test_a_version_is_named_by_number_or_label(front: Front) -> None:
-    front.a.script = model(gives_its_input)
-    for spec, version in (
-        (tf.spec("m", version=2), 2),
-        (tf.spec("m", label="stable"), 1),
-        (tf.spec("m", signature="serving_default"), 1),
-    ):
-        code, answer, _ = await front.rpc(PREDICT, tf.predict_request(spec, x=X))
-        assert code == 0
-        assert tf.read(tf.one(answer, 2, 2)) == {1: [version]}
-        assert f"/versions/{version}/infer" in front.a.lines[-1]
-
-
-@in_front()
 async def test_outputs_may_be_chosen(front: Front) -> None:
     two = config({"x": "FP32"}, {"y": "FP32", "z": "FP32"})
     front.a.script = model(gives_its_input, known=two)
@@ -100,49 +102,38 @@ async def test_outputs_may_be_chosen(front: Front) -> None:
 @in_front()
 async def test_what_is_wrong_is_said_with_tensorflow_servings_codes(front: Front) -> None:
     front.a.script = model(gives_its_input)
+    other = tf.spec("m", signature="other")
+    mismatch = "input size does not match signature: 1!=1 len({y}) != len({x}). "
     for request, code, sentence in (
-        (tf.predict_request(tf.spec("nope"), x=X), NOT_FOUND, "request: Latest(nope)"),
-        (tf.predict_request(tf.spec("m", version=9), x=X), NOT_FOUND, "Specific(m, 9)"),
-        (tf.predict_request(tf.spec("m", version=-1), x=X), NOT_FOUND, "Specific(m, -1)"),
-        (tf.predict_request(tf.spec("m", label="1"), x=X), INVALID, "version label: 1"),
-        (
-            tf.predict_request(tf.spec("m", label="no"), x=X),
-            INVALID,
-            "Unrecognized servable version label: no",
-        ),
-        (
-            tf.predict_request(tf.spec("m", signature="other"), x=X),
-            PRECONDITION,
-            'Serving signature key "other" not found.',
-        ),
+        (asks(tf.spec("nope")), NOT_FOUND, "request: Latest(nope)"),
+        (asks(tf.spec("m", version=9)), NOT_FOUND, "Specific(m, 9)"),
+        (asks(tf.spec("m", version=-1)), NOT_FOUND, "Specific(m, -1)"),
+        (asks(tf.spec("m", label="1")), INVALID, "version label: 1"),
+        (asks(tf.spec("m", label="no")), INVALID, "Unrecognized servable version label: no"),
+        (asks(other), PRECONDITION, 'Serving signature key "other" not found.'),
         (b"", INVALID, "Missing ModelSpec"),
-        (tf.predict_request(tf.spec("")), INVALID, "ModelSpec has no name specified."),
+        (asks(tf.spec("")), INVALID, "ModelSpec has no name specified."),
         (
             tf.predict_request(tf.spec("m"), y=X),
             INVALID,
-            "input size does not match signature: 1!=1 len({y}) != len({x}). "
-            "Sent extra: {y}. Missing but required: {x}.",
+            f"{mismatch}Sent extra: {{y}}. Missing but required: {{x}}.",
         ),
-        (tf.predict_request(tf.spec("m"), x=tf.tensor(8, [1])), INVALID, "data type 8"),
-        (
-            tf.predict_request(tf.spec("m"), x=tf.tensor(1, [0, 0])),
-            INVALID,
-            "batch of input 'x' is empty",
-        ),
+        (asks(tf.spec("m"), tf.tensor(8, [1])), INVALID, "data type 8"),
+        (asks(tf.spec("m"), tf.tensor(1, [0, 0])), INVALID, "batch of input 'x' is empty"),
         (b"\xff", INTERNAL, "Unable to parse request"),
     ):
         said = await front.rpc(PREDICT, request)
         assert said[0] == code and sentence in said[1].decode(), said
     assert front.a.lines == ["GET /v2/models/m/versions/1/config HTTP/1.1"]
     front.a.script = answering(reply(b'{"error":"unexpected shape"}', status=400))
-    told = await front.rpc(PREDICT, tf.predict_request(tf.spec("m"), x=X))
+    told = await front.rpc(PREDICT, asks(tf.spec("m")))
     assert told[:2] == (INVALID, b"unexpected shape") and "servegate-error" not in told[2]
 
 
 @in_front()
 async def test_a_call_keeps_its_slot_when_its_client_has_left(front: Front) -> None:
     hand = front.a.by_hand()
-    request = tf.predict_request(tf.spec("m"), x=X)
+    request = asks(tf.spec("m"))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{front.rpc_port}") as channel:
         asked = channel.unary_unary(PREDICT)(request)
         call = await hand.call()
@@ -160,18 +151,16 @@ async def test_a_call_keeps_its_slot_when_its_client_has_left(front: Front) -> N
 async def test_a_small_message_cannot_make_a_large_tensor(front: Front) -> None:
     front.a.script = model(gives_its_input)
     huge = tf.tensor(tf.FLOAT, [1 << 20, 2], tf.floats(1))
-    code, said, _ = await front.rpc(PREDICT, tf.predict_request(tf.spec("m"), x=huge))
+    code, said, _ = await front.rpc(PREDICT, asks(tf.spec("m"), huge))
     assert code == EXHAUSTED and "max_in_flight_bytes" in said.decode()
-    assert (await front.rpc(PREDICT, tf.predict_request(tf.spec("m"), x=X)))[0] == 0
+    assert (await front.rpc(PREDICT, asks(tf.spec("m"))))[0] == 0
 
 
 @in_front(GUARDED)
 async def test_a_key_is_needed_and_what_it_may_not_see_does_not_exist(front: Front) -> None:
     front.a.script = model(gives_its_input)
     ours = ("authorization", f"Bearer {WORDS}")
-    request = tf.predict_request(tf.spec("m"), x=X)
-    assert (await front.rpc(PREDICT, request))[0] == UNAUTHENTICATED
-    assert (await front.rpc(PREDICT, request, ours))[0] == 0
+    assert (await front.rpc(PREDICT, asks(tf.spec("m")), ours))[0] == 0
     assert all(made.header("authorization") is None for made in front.a.requests)
     for method, rest in ((PREDICT, b""), (METADATA, tf.sized(2, "signature_def")), (STATUS, b"")):
         told = []
@@ -208,28 +197,13 @@ async def test_the_metadata_are_a_signature_in_an_any(front: Front) -> None:
 
 
 @in_front()
-async def test_the_status_of_versions_is_told(front: Front) -> None:
+async def test_the_status_of_versions_is_told_and_some_methods_are_not_served(front: Front) -> None:
     code, answer, _ = await front.rpc(STATUS, tf.sized(1, tf.spec("m")))
     versions = [tf.read(one) for one in tf.read(answer)[1] if isinstance(one, bytes)]
     assert code == 0
     assert [(one[1], one[2]) for one in versions] == [([2], [30]), ([1], [30])]
     code, said, _ = await front.rpc(STATUS, tf.sized(1, tf.spec("m", version=7)))
     assert (code, said) == (NOT_FOUND, b"Could not find version 7 of model m")
-
-
-@in_front()
-async def test_what_is_not_served_says_so(front: Front) -> None:
     for name in ("Classify", "Regress", "MultiInference"):
         code, _, _ = await front.rpc(f"/tensorflow.serving.PredictionService/{name}", b"")
         assert code == UNIMPLEMENTED
-
-
-@in_front()
-async def test_calls_are_counted_as_grpc_calls_of_their_version(front: Front) -> None:
-    front.a.script = model(gives_its_input)
-    await front.rpc(PREDICT, tf.predict_request(tf.spec("m"), x=X))
-    labels = {"model": "m", "version": "1", "route": "split", "protocol": "grpc"}
-    count = front.plane.count
-    await until(lambda: count("servegate_calls_total", **labels, verb="infer", code="OK") == 1)
-    [(_, code, account)] = front.log.lines
-    assert (code, account.answered > 0, account.received > 0) == ("OK", True, True)

@@ -2,11 +2,11 @@
 
 import dataclasses
 import gzip
+import itertools
 import json
-from functools import partial
 from types import MappingProxyType
 
-from builders import snapshot, target, until, view
+from builders import snapshot, target, view
 from listeners.http_messages import chunked, reply, request
 from listeners.http_replicas import Received, answering
 from listeners.tfserving_scene import (
@@ -45,14 +45,8 @@ async def test_rows_become_one_binary_infer_call_and_its_answer_rows(front: Fron
     tensor = inference(sent).inputs["x"]
     assert (tensor.datatype, tensor.shape) == ("FP32", (2, 2))
     assert list(unpack(tensor)) == [1.0, 2.0, 3.0, 4.0]
-
-
-@in_front()
-async def test_columns_are_answered_as_columns(front: Front) -> None:
-    front.a.script = model(gives_its_input)
-    assert await front.post(PREDICT, {"inputs": [[1, 2]]}) == (200, {"outputs": [[1.0, 2.0]]})
-    named = {"signature_name": "serving_default", "inputs": {"x": [[1, 2]]}}
-    assert await front.post(PREDICT, named) == (200, {"outputs": [[1.0, 2.0]]})
+    columns = {"signature_name": "serving_default", "inputs": {"x": [[1, 2]]}}
+    assert await front.post(PREDICT, columns) == (200, {"outputs": [[1.0, 2.0]]})
 
 
 @in_front()
@@ -102,18 +96,9 @@ async def test_a_call_that_was_not_executed_goes_on_to_another_replica(front: Fr
 
 
 @in_front()
-async def test_a_call_is_counted_as_a_predict_call_of_its_version(front: Front) -> None:
-    front.a.script = model(gives_its_input)
-    await front.post(PREDICT, ROWS)
-    await front.post(PREDICT, b"[")
-    labels = {"model": "m", "version": "1", "route": "split", "protocol": "http"}
-    assert front.plane.count("servegate_calls_total", **labels, verb="infer", code="200") == 1
-    unnamed = dict.fromkeys(("model", "version", "route"), "") | {"protocol": "http"}
-    assert front.plane.count("servegate_errors_total", **unnamed, error="bad_request") == 1
-
-
-@in_front()
-async def test_every_call_is_written_down_with_its_id_and_its_bytes(front: Front) -> None:
+async def test_every_call_is_counted_and_written_down_with_its_id_and_its_bytes(
+    front: Front,
+) -> None:
     front.a.script = model(gives_its_input)
     body = json.dumps(ROWS).encode()
     good = await front.ask(request(body, "X-Request-Id: r1", path=PREDICT))
@@ -121,6 +106,7 @@ async def test_every_call_is_written_down_with_its_id_and_its_bytes(front: Front
     await front.get("/v1/models/m", "X-Request-Id: r3")
     await front.get("/v1/models/m/metadata", "X-Request-Id: r4")
     await front.get("/v1/models/nope", "X-Request-Id: r5")
+    await front.get("/v1/models", "X-Request-Id: r6")
     assert bad.status == 400
     assert [(account.request_id, code) for _, code, account in front.log.lines] == [
         ("r1", "200"),
@@ -132,6 +118,10 @@ async def test_every_call_is_written_down_with_its_id_and_its_bytes(front: Front
     first = front.log.lines[0][2]
     assert (first.received, first.answered) == (len(body), len(good.body))
     assert first.peer.startswith("127.0.0.1:")
+    labels = {"model": "m", "version": "1", "route": "split", "protocol": "http"}
+    assert front.plane.count("servegate_calls_total", **labels, verb="infer", code="200") == 1
+    unnamed = dict.fromkeys(("model", "version", "route"), "") | {"protocol": "http"}
+    assert front.plane.count("servegate_errors_total", **unnamed, error="bad_request") == 1
 
 
 @in_front()
@@ -191,34 +181,23 @@ async def test_a_body_that_is_or_grows_beyond_the_limit_is_refused(front: Front)
     assert front.a.requests == [] and front.listener.held == 0
 
 
-@in_front(in_flight=500)
-async def test_a_body_that_the_worker_has_no_room_for_is_refused(front: Front) -> None:
-    answer = await front.ask(request(b"x" * 600, path=PREDICT))
-    assert (answer.status, answer.code) == (429, "no_room")
-
-
-@in_front(in_flight=8000)
-async def test_a_document_weighs_more_than_its_bytes(front: Front) -> None:
-    front.a.script = model(gives_its_input)
-    answer = await front.ask(request(b'{"instances":[' + b"[]," * 100 + b"[]]}", path=PREDICT))
-    assert (answer.status, answer.code) == (413, "conversion_too_large")
-    assert "raise the setting max_in_flight_bytes" in json.loads(answer.body)["error"]
-    assert await front.post(PREDICT, ROWS) == (200, TWICE)
-
-
-@in_front(body_idle=0.05)
-async def test_a_body_that_does_not_come_is_given_up(front: Front) -> None:
-    answer = await front.ask(request(b"x", path=PREDICT, length=100))
-    assert (answer.status, answer.code) == (408, "too_slow")
+@in_front(body_idle=0.05, in_flight=500)
+async def test_a_body_that_does_not_come_or_finds_no_room_is_refused(front: Front) -> None:
+    for size, status, code in ((1, 408, "too_slow"), (600, 429, "no_room")):
+        answer = await front.ask(request(b"x" * size, path=PREDICT, length=max(size, 100)))
+        assert (answer.status, answer.code) == (status, code)
 
 
 @in_front(in_flight=64 << 20)
-async def test_a_document_of_empty_lists_is_refused_before_it_is_read(front: Front) -> None:
-    """Eight megabytes of them would be 300 MB of lists."""
+async def test_a_document_weighs_more_than_its_bytes(front: Front) -> None:
+    """Eight megabytes of empty lists would be 300 MB of lists."""
+    front.a.script = model(gives_its_input)
     body = b'{"instances":[' + b"[]," * 2_600_000 + b"[]]}"
     answer = await front.ask(request(body, path=PREDICT))
     assert (answer.status, answer.code) == (413, "conversion_too_large")
+    assert "raise the setting max_in_flight_bytes" in json.loads(answer.body)["error"]
     assert front.a.requests == [] and front.listener.held == 0
+    assert await front.post(PREDICT, ROWS) == (200, TWICE)
 
 
 @in_front()
@@ -240,58 +219,32 @@ async def test_a_large_document_is_converted_in_a_thread_and_checked(front: Fron
     assert (status, answer["predictions"]) == (200, many["instances"])
 
 
-@in_front()
-async def test_a_call_keeps_its_slot_when_its_client_has_left(front: Front) -> None:
-    hand = front.a.by_hand()
-    client = await front.connect()
-    await client.send(request(json.dumps(ROWS).encode(), path=PREDICT))
-    call = await hand.call()
-    client.close()
-    labels = {"model": "m", "version": "1", "route": "split", "protocol": "http"}
-    left = partial(front.plane.count, "servegate_errors_total", error="client_left", **labels)
-    await until(lambda: left() == 1)
-    assert front.plane.loads.total == 1
-    call.write(reply())
-    await until(lambda: not front.plane.loads.total)
-    hand.done(call)
-
-
 # --- what is asked for is not there -----------------------------------------------------------
 
 
 @in_front()
-async def test_what_is_not_there_is_said_in_tensorflow_servings_words(front: Front) -> None:
+async def test_what_is_not_there_or_malformed_is_said_in_tensorflow_servings_words(
+    front: Front,
+) -> None:
     not_found = "Servable not found for request: "
     unknown_label = "Unrecognized servable version label: "
     for path, status, said in (
         ("nope", 404, f"{not_found}Latest(nope)"),
-        ("nope/versions/3", 404, f"{not_found}Specific(nope, 3)"),
-        ("nope/labels/x", 400, f"{unknown_label}x"),
         ("m/versions/9", 404, f"{not_found}Specific(m, 9)"),
         ("m/labels/x", 400, f"{unknown_label}x"),
         ("m/labels/1", 400, f"{unknown_label}1"),
+        ("%6d", 400, "Malformed request: POST /v1/models/%6d:predict"),
     ):
         answer = await front.post(f"/v1/models/{path}:predict", ROWS)
         assert answer == (status, {"error": said}), path
-    assert front.a.requests == []
-
-
-@in_front()
-async def test_a_signature_that_the_model_does_not_have_is_refused(front: Front) -> None:
-    answer = await front.post(PREDICT, {"signature_name": "other", **ROWS})
-    said = 'Serving signature name: "other" not found in signature def'
-    assert answer == (400, {"error": said})
-    status, document = await front.post(PREDICT, {"signature_name": 100})
-    assert status == 400 and "'signature_name' key must be a string value." in document["error"]
-
-
-@in_front()
-async def test_a_malformed_request_is_refused_as_such(front: Front) -> None:
-    for path in ("/v1/models/m:explain", "/v1/models/%6d:predict", "/v1/models"):
-        answer = await front.post(path, ROWS)
-        assert answer == (400, {"error": f"Malformed request: POST {path}"})
-    assert await front.get(PREDICT) == (400, {"error": f"Malformed request: GET {PREDICT}"})
     assert await front.get("/v1/models") == (400, {"error": "Missing model name in request."})
+    for name, said in (
+        ("other", 'Serving signature name: "other" not found in signature def'),
+        (100, "'signature_name' key must be a string value."),
+    ):
+        status, document = await front.post(PREDICT, {"signature_name": name, **ROWS})
+        assert status == 400 and said in document["error"]
+    assert [line for line in front.a.lines if "infer" in line] == []
 
 
 @in_front(GUARDED)
@@ -300,20 +253,19 @@ async def test_a_key_is_needed_and_what_it_may_not_see_does_not_exist(front: Fro
     ours = f"Authorization: Bearer {WORDS}"
     answer = await front.ask(request(json.dumps(ROWS).encode(), path=PREDICT))
     assert (answer.status, answer.code) == (401, "unauthenticated")
-    assert (await front.get("/v1/models/m"))[0] == 401
-    assert (await front.get("/v1/models/m/metadata"))[0] == 401
+    assert [(await front.get(f"/v1/models/m{end}"))[0] for end in ("", "/metadata")] == [401, 401]
     assert await front.post(PREDICT, ROWS, ours) == (200, TWICE)
     assert all(made.header("authorization") is None for made in front.a.requests)
-    for part in ("", "/versions/1", "/labels/stable"):
-        for end, post in ((":predict", True), ("", False), ("/metadata", False)):
-            told = []
-            for name in ("hidden", "nope"):
-                path = f"/v1/models/{name}{part}{end}"
-                status, said = await (
-                    front.post(path, b"[", ours) if post else front.get(path, ours)
-                )
-                told.append((status, said["error"].replace(name, "…")))
-            assert told[0] == told[1] and told[0][0] in (400, 404)
+    for part, end in itertools.product(
+        ("", "/versions/1", "/labels/stable"), (":predict", "", "/metadata")
+    ):
+        told = []
+        for name in ("hidden", "nope"):
+            path = f"/v1/models/{name}{part}{end}"
+            asking = front.post(path, b"[", ours) if end == ":predict" else front.get(path, ours)
+            status, said = await asking
+            told.append((status, said["error"].replace(name, "…")))
+        assert told[0] == told[1] and told[0][0] in (400, 404), path
 
 
 # --- status and metadata ----------------------------------------------------------------------
@@ -330,19 +282,15 @@ def status(version: int, state: str = "AVAILABLE") -> dict[str, object]:
 
 @in_front(HELD)
 async def test_the_status_of_all_versions_or_of_one_is_told(front: Front) -> None:
-    everything = [status(4, "LOADING"), status(3), status(1)]
     for path, versions in (
-        ("m", everything),
+        ("m", [status(4, "LOADING"), status(3), status(1)]),
         ("m/versions/1", [status(1)]),
         ("m/labels/stable", [status(1)]),
     ):
         answer = await front.get(f"/v1/models/{path}")
         assert answer == (200, {"model_version_status": versions}), path
-    for path, said in (
-        ("m/versions/2", "Could not find version 2 of model m"),
-        ("nope", "Could not find any versions of model nope"),
-    ):
-        assert await front.get(f"/v1/models/{path}") == (404, {"error": said})
+    missing = {"error": "Could not find version 2 of model m"}
+    assert await front.get("/v1/models/m/versions/2") == (404, missing)
     assert (await front.get("/v1/models/m/labels/nope"))[0] == 400
 
 
