@@ -14,9 +14,6 @@ from serve.core.snapshot import Snapshot
 from serve.wire.statistics_grpc import INDEX, METADATA, STATISTICS
 
 READY = pb.RepositoryIndexResponse.ModelIndex(name="m", version="1", state="READY")
-UNREADY = pb.RepositoryIndexResponse.ModelIndex(
-    name="m", version="1", state="UNAVAILABLE", reason="x"
-)
 ANSWERS: dict[str, Any] = {
     STATISTICS: pb.ModelStatisticsResponse,
     INDEX: pb.RepositoryIndexResponse,
@@ -61,6 +58,11 @@ async def test_what_all_replicas_have_counted_is_added_up(scene: Scene) -> None:
     heard, total = await ask(scene, STATISTICS)
     assert total == counted(7, last=7)
     assert heard.trailers == {"grpc-status": "0"}
+    await ask(scene, STATISTICS, pb.ModelStatisticsRequest(name="x"))
+    nameless = dict.fromkeys(("model", "version", "route"), "") | {"protocol": "grpc"}
+    count = scene.plane.count
+    assert count("servegate_calls_total", **nameless, verb="stats", code="OK") == 1
+    assert count("servegate_errors_total", **nameless, error="bad_request") == 1
 
 
 @in_scene(TWO, services=fleet)
@@ -75,17 +77,13 @@ async def test_a_replica_without_a_usable_answer_is_left_out_and_named(scene: Sc
 
 @in_scene(ONE, services=fleet)
 async def test_when_no_replica_can_be_asked_the_error_is_the_gateways(scene: Scene) -> None:
+    scene.triton.ends = lambda peer, stream: scene.triton.refuse(stream, 12, "not supported", peer)
+    heard, _ = await ask(scene, INDEX, b"\x0a\x01x")  # which is refused in Triton's words
+    assert (heard.status, heard.trailers["grpc-message"]) == (12, "not supported")
     scene.triton.close()
     heard, _ = await ask(scene, STATISTICS)
     assert heard.status == 14
     assert "replica a cannot be reached" in heard.trailers["grpc-message"]
-
-
-@in_scene(ONE, services=fleet)
-async def test_what_triton_refuses_is_refused_in_its_words(scene: Scene) -> None:
-    scene.triton.ends = lambda peer, stream: scene.triton.refuse(stream, 12, "not supported", peer)
-    heard, _ = await ask(scene, INDEX, b"\x0a\x01x")
-    assert (heard.status, heard.trailers["grpc-message"]) == (12, "not supported")
 
 
 @in_scene(snapshot(view(target(1, "a"), PHYSICAL, labels={"new": 2})), services=fleet)
@@ -117,14 +115,6 @@ async def test_statistics_of_what_does_not_exist_are_refused(scene: Scene) -> No
 # --- keys -----------------------------------------------------------------------------------------
 
 
-@in_scene(guarded(ONE), services=fleet)
-async def test_nothing_is_answered_without_a_key(scene: Scene) -> None:
-    for method in (STATISTICS, INDEX, METADATA):
-        heard, _ = await ask(scene, method)
-        assert heard.status == 16, method
-    assert scene.triton.peers == []
-
-
 @in_scene(guarded(snapshot(*(view(target(1, "a", model=n), name=n) for n in "mn"))), services=fleet)
 async def test_models_that_a_key_may_not_see_are_left_out(scene: Scene) -> None:
     both = counted(1)
@@ -139,6 +129,8 @@ async def test_models_that_a_key_may_not_see_are_left_out(scene: Scene) -> None:
 
 @in_scene(guarded(snapshot(view(target(1, "a"), name="hidden"))), services=fleet)
 async def test_a_model_that_a_key_may_not_see_is_like_one_that_is_not_there(scene: Scene) -> None:
+    for method in (STATISTICS, METADATA, INDEX):
+        assert (await ask(scene, method))[0].status == 16, method
     for method in (STATISTICS, METADATA):
         heard = []
         for name in ("hidden", "absent"):
@@ -146,6 +138,7 @@ async def test_a_model_that_a_key_may_not_see_is_like_one_that_is_not_there(scen
             said = one.trailers["grpc-message"].replace(name, "…")
             heard.append(one.trailers | {"grpc-message": said})
         assert heard[0] == heard[1], method
+    assert scene.triton.peers == []
 
 
 # --- metadata -------------------------------------------------------------------------------------
@@ -174,18 +167,3 @@ async def test_metadata_come_from_another_replica_when_one_is_not_reached(scene:
     for _ in range(2):
         _, told = await ask(scene, METADATA, pb.ModelMetadataRequest(name="m"))
         assert told == described("m", "1")
-
-
-@in_scene(ONE, services=fleet)
-async def test_questions_are_counted(scene: Scene) -> None:
-    answers(scene, a=counted(1))
-    await ask(scene, STATISTICS)
-    await ask(scene, STATISTICS, pb.ModelStatisticsRequest(name="x"))
-    samples = [
-        sample
-        for family in scene.plane.meters.registry.collect()
-        for sample in family.samples
-        if sample.name in ("servegate_calls_total", "servegate_errors_total")
-    ]
-    found = [one.labels["code" if "calls" in one.name else "error"] for one in samples]
-    assert sorted(found) == ["OK", "bad_request"]

@@ -97,23 +97,6 @@ async def test_a_stream_that_breaks_is_broken_for_its_client_and_not_retried(sce
     assert len(scene.a.requests) + len(scene.b.requests) == 1
 
 
-@in_scene()
-async def test_an_unknown_model_is_json_to_generate_as_triton_has_it(scene: Scene) -> None:
-    for path in (GENERATE, STREAM):
-        answer = await scene.ask(request(ASKED, path=path.replace("/m/", "/nope/")))
-        assert (answer.status, answer.header("content-type")) == (404, "application/json")
-        assert json.loads(answer.body)["error"].startswith("Request for unknown model: 'nope'")
-
-
-@in_scene()
-async def test_generate_is_posted(scene: Scene) -> None:
-    for path in (GENERATE, STREAM):
-        for method in ("GET", "PUT", "HEAD"):
-            client = await scene.connect()
-            await client.send(request(b"", path=path, method=method))
-            assert (await client.head()).status == 405, (path, method)
-
-
 @in_scene(SEQUENCES)
 async def test_a_sequence_stays_on_one_replica_over_every_verb(scene: Scene) -> None:
     parameters = {"parameters": {"sequence_id": 7}}

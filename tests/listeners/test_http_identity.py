@@ -43,16 +43,7 @@ def told(answer: object) -> str:
 @in_scene()
 async def test_a_callers_request_id_goes_to_triton_and_comes_back(scene: Scene) -> None:
     client = await scene.connect()
-    for _ in range(3):  # parsed, then known
-        assert told(await client.ask(request(b"{}", "X-Request-Id: r-1"))) == "r-1"
-        assert scene.log.last.request_id == "r-1"
-    assert {call.header("x-request-id") for call in scene.a.requests} == {"r-1"}
-
-
-@in_scene()
-async def test_request_ids_that_vary_follow_a_pattern(scene: Scene) -> None:
-    client = await scene.connect()
-    sent = [f"r-{number:05}" for number in range(8)]
+    sent = ["r-1"] * 3 + [f"r-{number:05}" for number in range(8)]  # known, and after a pattern
     for identity in sent:
         assert told(await client.ask(request(b"{}", f"X-Request-Id: {identity}"))) == identity
     assert len(scene.listener._patterns) == 1
@@ -64,9 +55,11 @@ async def test_request_ids_that_vary_follow_a_pattern(scene: Scene) -> None:
 async def test_calls_without_a_request_id_get_one_that_triton_does_not_see(scene: Scene) -> None:
     client = await scene.connect()
     made = [told(await client.ask(request())) for _ in range(4)]
-    assert len(set(made)) == 4
     assert [account.request_id for _, _, account in scene.log.lines] == made
     assert all(b"request-id" not in call.head.lower() for call in scene.a.requests)
+    await client.ask(request(b"{}", "X-Request-Id: r-1"))
+    made.append(told(await client.ask(b"nonsense\r\n\r\n")))
+    assert len({*made, "", "r-1"}) == 7
 
 
 @in_scene()
@@ -82,15 +75,6 @@ async def test_every_answer_says_the_request_id(scene: Scene) -> None:
     ):
         answer = await scene.ask(data)
         assert (answer.status, told(answer)) == (status, "r-1"), data
-
-
-@in_scene()
-async def test_even_what_cannot_be_read_gets_a_request_id_of_its_own(scene: Scene) -> None:
-    client = await scene.connect()
-    first = await client.ask(request(b"{}", "X-Request-Id: r-1"))
-    answer = await client.ask(b"nonsense\r\n\r\n")
-    assert (answer.status, told(first)) == (400, "r-1")
-    assert told(answer) not in ("", "r-1")
 
 
 @in_scene()
@@ -166,15 +150,7 @@ async def test_a_key_opens_its_models_and_stays_here(scene: Scene) -> None:
 
 @in_scene(GUARDED)
 async def test_without_a_valid_key_every_model_answers_the_same(scene: Scene) -> None:
-    for headers in (
-        (),
-        ("Authorization: Basic eDp5",),
-        (f"Authorization: Bearer {WORDS}x",),
-        (f"Authorization: {WORDS}x",),
-        (BEARER, BEARER),
-        (BEARER, "Authorization: Basic x"),
-        ("Authorization:",),
-    ):
+    for headers in ((), (f"Authorization: Bearer {WORDS}x",), (BEARER, BEARER)):
         client = await scene.connect()
         for model in ("m", "secret", "state", "nope"):
             for _ in range(3):
@@ -186,31 +162,15 @@ async def test_without_a_valid_key_every_model_answers_the_same(scene: Scene) ->
 
 
 @in_scene(GUARDED)
-async def test_a_model_that_a_key_may_not_see_answers_as_one_not_there(scene: Scene) -> None:
-    answers = set()
-    for model in ("secret", "state", "nope"):
-        answer = await scene.ask(request(b"{}", BEARER, path=f"/v2/models/{model}/infer"))
-        assert (answer.status, answer.code) == (404, "unknown_model")
-        answers.add(answer.body.replace(model.encode(), b"?"))
-    assert len(answers) == 1
-
-
-@in_scene(GUARDED)
 async def test_a_known_head_is_refused_once_its_key_is_revoked(scene: Scene) -> None:
     client = await scene.connect()
-    assert await statuses(client, request(b"{}", BEARER)) == {200}
-    now = scene.plane.live.snapshot
-    scene.plane.live.swap(replace(now, generation=99, keys=MappingProxyType({OTHER.id: OTHER})))
-    assert await statuses(client, request(b"{}", BEARER)) == {401}
-
-
-@in_scene(GUARDED)
-async def test_two_keys_on_one_connection_are_two_callers(scene: Scene) -> None:
-    client = await scene.connect()
-    for _ in range(3):
+    for _ in range(3):  # two keys on one connection are two callers
         assert await statuses(client, request(b"{}", BEARER)) == {200}
         other = request(b"{}", f"Authorization: Bearer {OTHER_WORDS}")
         assert await statuses(client, other) == {404}
+    now = scene.plane.live.snapshot
+    scene.plane.live.swap(replace(now, generation=99, keys=MappingProxyType({OTHER.id: OTHER})))
+    assert await statuses(client, request(b"{}", BEARER)) == {401}
 
 
 @in_scene(GUARDED)
@@ -223,15 +183,6 @@ async def test_the_key_is_checked_before_the_body_of_a_sequence_is_read(scene: S
     client = await scene.connect()
     head = f"POST /v2/models/secret/infer HTTP/1.1\r\nHost: x\r\n{BEARER}\r\n".encode()
     assert (await client.ask(head + b"Content-Length: 2\r\n\r\n{}")).status == 404
-
-
-@in_scene(OPEN)
-async def test_where_no_key_is_needed_only_other_credentials_go_on(scene: Scene) -> None:
-    client = await scene.connect()
-    assert await statuses(client, request(b"{}", BEARER)) == {200}
-    assert await statuses(client, request(b"{}", "Authorization: Basic eDp5")) == {200}
-    seen = [call.header("authorization") for call in scene.a.requests]
-    assert seen == [None] * 3 + ["Basic eDp5"] * 3
 
 
 # --- applications behind the port ----------------------------------------------------------------
@@ -319,8 +270,7 @@ async def test_a_port_that_others_reach_has_any_name(scene: Scene) -> None:
 @in_scene(GUARDED, local=True, loops=("uvloop",))
 async def test_a_port_that_asks_for_keys_has_any_name(scene: Scene) -> None:
     assert (await scene.ask(called("models.example"))).status == 401
-    bearer = f"Authorization: Bearer {WORDS}"
-    assert (await scene.ask(called("models.example", bearer))).status == 200
+    assert (await scene.ask(called("models.example", BEARER))).status == 200
 
 
 @in_scene(local=True, loops=("uvloop",))
@@ -331,20 +281,6 @@ async def test_a_page_of_another_site_may_call_models_and_reads_no_answer(scene:
     assert answer.header("access-control-allow-origin") is None
     preflight = request(b"", "Origin: http://evil", method="OPTIONS")
     assert (await scene.ask(preflight)).status == 405
-
-
-@in_scene(loops=("uvloop",))
-async def test_what_a_client_claims_in_our_name_does_not_reach_triton(scene: Scene) -> None:
-    claims = ("Servegate-Version: 9", "SERVEGATE-ERROR: x", "X-Forwarded-For: 10.0.0.1")
-    for path, method in ((INFER, "POST"), (CONFIG, "GET")):
-        asked = request(b"{}", *claims, "X-Kept: 1", path=path, method=method)
-        client = await scene.connect()
-        for _ in range(4):  # the last of them are known
-            await client.ask(asked)
-            call = scene.a.requests[-1]
-            assert call.header("x-kept") == "1"
-            assert not any(call.header(one.split(":")[0].lower()) for one in claims)
-    assert len(scene.a.requests) == 8
 
 
 @in_scene(loops=("uvloop",))

@@ -143,57 +143,34 @@ async def test_a_unary_call_has_exactly_one_message(scene: Scene) -> None:
         ("unknown flag", [message(infer(), flag=2)], 3),
         ("compressed, without an encoding", [message(infer(), flag=1)], 3),
     ):
-        client = await scene.client()
-        client.open(1)
-        for left, body in zip(range(len(bodies))[::-1], bodies, strict=True):
-            client.send(frame(DATA, END_STREAM * (left == 0), 1, body))
-        [received] = await scene.over(client, 1)
+        *first, last = bodies
+        frames = [frame(DATA, 0, 1, body) for body in first]
+        received = await scene.sent(*frames, frame(DATA, END_STREAM, 1, last))
         assert received.status == status, case
 
 
 @in_scene(ONE, pings=10_000)
 async def test_a_message_may_come_byte_by_byte_and_its_end_by_itself(scene: Scene) -> None:
-    client = await scene.client()
-    client.open(1)
-    send(client, message(infer()), ends=False, cut=1)
-    client.send(frame(DATA, END_STREAM, 1))
-    [received] = await scene.over(client, 1)
-    assert named(scene.triton.messages[0]) == ("m", "1")
-    assert received.status == 0
-
-
-@in_scene(ONE)
-async def test_trailers_of_a_client_end_its_message(scene: Scene) -> None:
-    client = await scene.client()
-    client.open(1)
-    client.send(frame(DATA, 0, 1, message(infer())))
-    client.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(("x-checksum", "1"))))
-    [received] = await scene.over(client, 1)
-    assert received.status == 0
-
-
-async def packed(scene: Scene, encoding: str, body: bytes) -> Received:
-    """One call with a compressed message."""
-    client = await scene.client()
-    client.open(1, metadata=[("grpc-encoding", encoding)])
-    client.send(frame(DATA, END_STREAM, 1, message(body, flag=1)))
-    [received] = await scene.over(client, 1)
-    return received
-
-
-@in_scene(ONE)
-async def test_a_compressed_message_is_inflated_to_be_routed(scene: Scene) -> None:
-    for encoding, compress in (("gzip", gzip.compress), ("deflate", zlib.compress)):
-        assert (await packed(scene, encoding, compress(infer()))).status == 0
-        sent = scene.triton.calls[-1]
-        assert named(sent.messages[0]) == ("m", "1")
-        assert "grpc-encoding" not in sent.heads[0]
+    bytewise = [frame(DATA, 0, 1, bytes([byte])) for byte in message(infer())]
+    trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(("x-checksum", "1")))
+    for end in (frame(DATA, END_STREAM, 1), trailers):
+        received = await scene.sent(*bytewise, end)
+        assert named(scene.triton.messages[-1]) == ("m", "1")
+        assert received.status == 0
 
 
 @in_scene(ONE, inflated=1_000_000)
-async def test_what_inflates_beyond_the_limit_is_refused(scene: Scene) -> None:
-    received = await packed(scene, "gzip", gzip.compress(infer(size=2_000_000)))
-    assert (received.status, received.trailers["servegate-error"]) == (8, "inflated_too_large")
+async def test_a_compressed_message_is_inflated_to_be_routed(scene: Scene) -> None:
+    for encoding, compress in (("gzip", gzip.compress), ("deflate", zlib.compress)):
+        metadata = [("grpc-encoding", encoding)]
+        packed = frame(DATA, END_STREAM, 1, message(compress(infer()), flag=1))
+        assert (await scene.sent(packed, metadata=metadata)).status == 0
+        sent = scene.triton.calls[-1]
+        assert named(sent.messages[0]) == ("m", "1")
+        assert "grpc-encoding" not in sent.heads[0]
+        bomb = message(compress(infer(size=2_000_000)), flag=1)
+        refused = await scene.sent(frame(DATA, END_STREAM, 1, bomb), metadata=metadata)
+        assert (refused.status, refused.trailers["servegate-error"]) == (8, "inflated_too_large")
 
 
 @in_scene(ONE, head=8000)
@@ -203,9 +180,7 @@ async def test_heads_that_grpc_does_not_know_are_refused(scene: Scene) -> None:
         ([("grpc-encoding", "br")], 12),
         ([("x-many", "1")] * 300, 8),
     ):
-        client = await scene.client()
-        client.open(1, metadata=fields, flags=END_HEADERS | END_STREAM)
-        [received] = await scene.over(client, 1)
+        received = await scene.sent(metadata=fields)
         assert (received.status, received.heads[0][":status"]) == (status, "200"), fields[0]
 
 
@@ -250,7 +225,7 @@ async def test_the_gateway_answers_for_itself_whether_it_lives(scene: Scene) -> 
 
 
 @in_scene(ONE)
-async def test_questions_about_a_model_go_to_triton(scene: Scene) -> None:
+async def test_questions_about_a_model_or_the_server_go_to_triton(scene: Scene) -> None:
     for name, asked, version in (
         ("ModelMetadata", service_pb2.ModelMetadataRequest(name="m"), ""),
         ("ModelMetadata", service_pb2.ModelMetadataRequest(name="m", version="stable"), "1"),
@@ -261,23 +236,15 @@ async def test_questions_about_a_model_go_to_triton(scene: Scene) -> None:
         [said] = (await question(scene, name, asked)).messages
         sent = type(asked).FromString(said)
         assert (sent.name, sent.version) == ("m", version), name
+    server = await question(scene, "ServerMetadata", service_pb2.ServerMetadataRequest())
+    assert (server.messages, server.status) == ([b""], 0)
 
 
 @in_scene(ONE)
-async def test_a_question_about_the_server_passes_as_it_is(scene: Scene) -> None:
-    received = await question(scene, "ServerMetadata", service_pb2.ServerMetadataRequest())
-    assert (received.messages, received.status) == ([b""], 0)
-
-
-@in_scene(ONE)
-async def test_an_unknown_model_is_not_ready_which_is_no_error(scene: Scene) -> None:
-    received = await question(scene, "ModelReady", service_pb2.ModelReadyRequest(name="x"))
-    assert (received.messages, received.status) == ([b""], 0)
-    assert received.trailers["servegate-error"] == "unknown_model"
-
-
-@in_scene(ONE)
-async def test_the_rest_of_tritons_service_is_not_served(scene: Scene) -> None:
+async def test_other_questions_are_refused_and_an_unknown_model_is_not_ready(scene: Scene) -> None:
+    unknown = await question(scene, "ModelReady", service_pb2.ModelReadyRequest(name="x"))
+    assert (unknown.messages, unknown.status) == ([b""], 0)
+    assert unknown.trailers["servegate-error"] == "unknown_model"
     for name, error in (("RepositoryModelLoad", "not_served"), ("Nothing", "not_here")):
         received = await question(scene, name, service_pb2.RepositoryIndexRequest())
         assert (received.status, received.trailers["servegate-error"]) == (12, error)
@@ -297,14 +264,10 @@ async def test_physical_names_are_seen_by_triton_alone(scene: Scene) -> None:
     assert (response.model_name, response.model_version) == ("m", "2")
     assert len(response.raw_output_contents[0]) == 100_000
     assert "grpc-accept-encoding" not in sent.heads[0]
-
-
-@in_scene(RENAMED)
-async def test_an_error_of_triton_has_the_name_that_the_caller_knows(scene: Scene) -> None:
     said = "no input for model 'm--01234567'"
     scene.triton.ends = lambda peer, stream: scene.triton.refuse(stream, 3, said, peer)
-    received = await scene.ask()
-    assert received.trailers["grpc-message"] == "no input for model 'm'"
+    refused = await scene.call(client, 3)
+    assert refused.trailers["grpc-message"] == "no input for model 'm'"
 
 
 @in_scene(ONE)

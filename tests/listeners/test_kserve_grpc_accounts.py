@@ -22,17 +22,8 @@ async def test_a_request_id_that_does_not_fit_into_a_log_is_replaced(scene: Scen
         assert received.request_id.isascii()
 
 
-@in_scene(ONE)
-async def test_calls_without_a_request_id_get_one_each(scene: Scene) -> None:
-    ids = set()
-    for client in [await scene.client(), await scene.client()]:
-        for number in (1, 3, 5):
-            ids.add((await scene.call(client, number)).request_id)
-    assert len(ids) == 6
-
-
-@in_scene(ONE)
-async def test_refusals_have_the_request_id_too(scene: Scene) -> None:
+@in_scene(ONE, is_logged=True)
+async def test_refusals_have_the_request_id_too_and_took_no_time_at_triton(scene: Scene) -> None:
     for body, *more in (
         (infer("absent"),),
         (b"\xff",),
@@ -41,16 +32,26 @@ async def test_refusals_have_the_request_id_too(scene: Scene) -> None:
     ):
         received = await scene.ask(body, INFER, [("x-request-id", "mine"), *more])
         assert received.request_id == "mine", body
+    line = scene.log.lines[0]
+    assert (line.model, line.replica, line.code) == ("absent", "", "unknown_model")
+    assert (line.account.upstream, line.account.answered) == (0, 0)
+    assert line.account.received == len(message(infer("absent")))
 
 
 @in_scene(ONE)
 async def test_fresh_request_ids_push_no_other_head_out_of_the_memory(scene: Scene) -> None:
     client = await scene.client()
     for number in range(1, 200, 2):
-        trace = TRACE[:-8] + f"{number:08}"
-        fresh = [("x-request-id", f"{number:08}"), ("traceparent", trace)]
-        await scene.call(client, number, infer(), INFER, fresh)
+        fresh = f"{number:08}"
+        metadata = [("x-request-id", fresh), ("traceparent", TRACE[:-8] + fresh)]
+        received = await scene.call(client, number, infer(), INFER, metadata)
+        head = scene.triton.calls[-1].heads[0]
+        assert received.request_id == head["x-request-id"] == fresh
+        assert head["traceparent"] == TRACE[:-8] + fresh
     assert scene.listener.known_heads <= 1
+    made = {(await scene.call(client, number)).request_id for number in range(201, 207, 2)}
+    made.add((await scene.ask()).request_id)
+    assert len(made) == 4  # without one each call gets its own
 
 
 # --- accounts ------------------------------------------------------------------------------------
@@ -100,15 +101,6 @@ async def test_an_answer_that_comes_as_a_whole_is_accounted_for_too(scene: Scene
     assert [one.upstream for one in accounts] == [0, 0, 3]
 
 
-@in_scene(ONE, is_logged=True)
-async def test_a_call_that_triton_never_got_has_no_time_there(scene: Scene) -> None:
-    await scene.ask(infer("absent"))
-    [line] = scene.log.lines
-    assert (line.model, line.replica, line.code) == ("absent", "", "unknown_model")
-    assert (line.account.upstream, line.account.answered) == (0, 0)
-    assert line.account.received == len(message(infer("absent")))
-
-
 @in_scene(TWO_MODELS, is_logged=True)
 async def test_a_stream_has_one_line_in_the_log_for_each_model(scene: Scene) -> None:
     response = service_pb2.ModelStreamInferResponse()
@@ -146,10 +138,3 @@ async def test_models_of_a_stream_that_ends_badly_end_with_it(scene: Scene) -> N
     assert received.status == 13
     codes = [(one.model, one.code) for one in scene.log.lines]
     assert codes == [("m", "INTERNAL"), ("n", "INTERNAL")]
-
-
-@in_scene(ONE, is_logged=True)
-async def test_the_request_id_and_the_trace_of_a_call_go_on_to_triton(scene: Scene) -> None:
-    await scene.ask(infer(), INFER, [("x-request-id", "mine"), ("traceparent", TRACE)])
-    head = scene.triton.calls[0].heads[0]
-    assert (head[":path"], head["x-request-id"], head["traceparent"]) == (INFER, "mine", TRACE)

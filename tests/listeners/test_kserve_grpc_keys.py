@@ -19,7 +19,7 @@ from grpc_wire import (
     infer,
     message,
 )
-from listeners.grpc_scene import Scene, in_scene
+from listeners.grpc_scene import Scene, in_scene, said
 from tritonclient.grpc import service_pb2
 
 from serve.core.access import ApiKey, Role
@@ -43,19 +43,15 @@ async def test_a_call_with_a_key_passes_and_the_key_stays_behind(scene: Scene) -
     [sent] = scene.triton.calls
     assert "authorization" not in sent.heads[0]
     assert sent.heads[0]["x-else"] == "1"
+    for method, status in (("ServerLive", 0), ("ServerReady", 0), ("ServerMetadata", 16)):
+        assert (await scene.ask(b"", SERVICE + method)).status == status
+        assert (await scene.ask(b"", SERVICE + method, [BEARER])).status == 0
 
 
 @in_scene(OPEN)
 async def test_where_no_key_is_needed_only_other_credentials_go_on_to_triton(scene: Scene) -> None:
-    ours = [("authorization", f"{word} {WORDS}") for word in ("Bearer", "bearer", "BEARER ")]
-    foreign = ("authorization", "Bearer sgx")
-    for metadata in (
-        *([one] for one in ours),
-        [BASIC],
-        [foreign],
-        [BEARER, BASIC],
-        [BASIC, BEARER],
-    ):
+    lower = ("authorization", f"bearer {WORDS}")
+    for metadata in ([BEARER], [lower], [BASIC], [BEARER, BASIC], [BASIC, BEARER]):
         received = await scene.ask(infer(), INFER, metadata)
         assert received.status == 0, metadata
         fields = scene.triton.calls[-1].fields[0]
@@ -65,8 +61,7 @@ async def test_where_no_key_is_needed_only_other_credentials_go_on_to_triton(sce
 
 @in_scene(GUARDED)
 async def test_without_a_valid_key_nothing_reaches_triton(scene: Scene) -> None:
-    wrong = ("Basic bWU6eW91", f"Bearer {WORDS[:-1]}", f"Bearer {WORDS}x", WORDS, "")
-    for metadata in ([], *([("authorization", one)] for one in wrong)):
+    for metadata in ([], [BASIC], [("authorization", f"Bearer {WORDS}x")]):
         received = await scene.ask(infer(), INFER, metadata)
         assert received.status == 16, metadata
         trailers = received.trailers
@@ -96,23 +91,13 @@ async def test_a_model_that_a_key_may_not_see_is_like_one_that_is_not_there(scen
     assert scene.triton.calls == []
 
 
-@in_scene(GUARDED)
-async def test_health_needs_no_key_and_the_rest_does(scene: Scene) -> None:
-    for method, status in (("ServerLive", 0), ("ServerReady", 0), ("ServerMetadata", 16)):
-        assert (await scene.ask(b"", SERVICE + method)).status == status
-        assert (await scene.ask(b"", SERVICE + method, [BEARER])).status == 0
-
-
 async def errors(scene: Scene, metadata: Sequence[tuple[str, str]], *models: str) -> list[str]:
     """The errors in the answers of a stream that calls these models."""
-    said = service_pb2.ModelStreamInferResponse()
-    said.infer_response.model_name = "m"
-    scene.triton.says = lambda request: said.SerializeToString()
-    client = await scene.client()
-    client.open(1, STREAM, metadata=metadata)
-    client.send(*(frame(DATA, 0, 1, message(infer(model))) for model in models))
-    client.send(frame(DATA, END_STREAM, 1))
-    [received] = await scene.over(client, 1)
+    scene.triton.says = lambda request: said("")
+    frames = [frame(DATA, 0, 1, message(infer(model))) for model in models]
+    received = await scene.sent(
+        *frames, frame(DATA, END_STREAM, 1), method=STREAM, metadata=metadata
+    )
     assert received.status == 0
     answers = map(service_pb2.ModelStreamInferResponse.FromString, received.messages)
     return sorted(one.error_message for one in answers)
