@@ -5,7 +5,7 @@ import hashlib
 import pytest
 from builders import until
 from listeners.http_messages import CHUNKED, GOOD, HEAD, MIB, chunk, content, reply, request
-from listeners.http_replicas import Received, echoes
+from listeners.http_replicas import Received, breaking_off, echoes
 from listeners.http_scene import Scene, in_scene
 
 from serve.listeners.http.predict_call import JOINED, KEPT
@@ -35,29 +35,20 @@ async def echoes_in_chunks(call: Received) -> None:
     call.write(b"0\r\n\r\n")
 
 
+@pytest.mark.parametrize("is_chunked", [False, True])
 @in_scene()
-async def test_a_body_with_a_length_arrives_whole(scene: Scene) -> None:
+async def test_a_body_arrives_whole(scene: Scene, is_chunked: bool) -> None:
     scene.a.script = answers_with_its_digest
     client = await scene.connect()
     for size in THRESHOLDS:
         body = content(size)
         for _ in range(2):  # the connections on both sides go on
-            answer = await client.ask(request(body))
+            if is_chunked:
+                client.writer.write(CHUNKED)
+                for start in range(0, size, 70_001):
+                    await client.send(chunk(body[start : start + 70_001]))
+            answer = await client.ask(b"0\r\n\r\n" if is_chunked else request(body))
             assert answer.body.decode() == f"{size} {digest(body)}"
-    assert scene.a.connections == 1
-
-
-@in_scene()
-async def test_a_body_in_chunks_arrives_whole(scene: Scene) -> None:
-    scene.a.script = answers_with_its_digest
-    client = await scene.connect()
-    for size in THRESHOLDS:
-        body = content(size)
-        for _ in range(2):
-            client.writer.write(CHUNKED)
-            for start in range(0, size, 70_001):
-                await client.send(chunk(body[start : start + 70_001]))
-            assert (await client.ask(b"0\r\n\r\n")).body.decode() == f"{size} {digest(body)}"
     assert scene.a.connections == 1
 
 
@@ -72,6 +63,11 @@ async def test_an_answer_arrives_whole(scene: Scene) -> None:
                 assert (answer.status, digest(answer.body)) == (200, digest(content(size))), size
                 assert answer.is_chunked is (script is echoes_in_chunks), size
     assert scene.a.connections == 1
+    # one that ends with its connection becomes chunks
+    scene.a.script = breaking_off(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + GOOD)
+    answers = [await client.ask(request()) for _ in range(2)]
+    assert [(one.status, one.body, one.is_chunked) for one in answers] == [(200, GOOD, True)] * 2
+    assert scene.a.connections == 2
 
 
 @in_scene(loops=("uvloop",))
@@ -89,20 +85,6 @@ async def test_the_largest_bodies_arrive_whole_in_both_directions(scene: Scene) 
     assert scene.a.requests[0].digest == wanted
     assert digest(answer.body) == wanted
     assert (await client.ask(request())).status == 200
-
-
-@in_scene()
-async def test_an_answer_that_ends_with_its_connection_becomes_chunks(scene: Scene) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + GOOD)
-        call.close()
-
-    scene.a.script = script
-    client = await scene.connect()
-    answers = [await client.ask(request()) for _ in range(2)]
-    assert [(one.status, one.body, one.is_chunked) for one in answers] == [(200, GOOD, True)] * 2
-    assert scene.a.connections == 2
 
 
 @in_scene()
@@ -182,12 +164,10 @@ async def test_a_client_that_waits_is_told_to_go_on_once(scene: Scene) -> None:
     assert (await client.answer()).body == GOOD
     assert scene.a.bodies == [b"abcd"]
     assert scene.a.requests[0].header("expect") is None
-
-
-@in_scene()
-async def test_a_client_that_does_not_wait_is_not_told_to_go_on(scene: Scene) -> None:
-    client = await scene.connect()
     assert (await client.ask(request(b"abcd", "Expect: 100-continue"))).status == 200
+    older = await scene.connect()  # is never told
+    await older.send(request(b"", "Expect: 100-continue", length=2, version="1.0"), b"{}")
+    assert (await older.answer()).status == 200
 
 
 @in_scene()
@@ -199,10 +179,3 @@ async def test_a_client_that_waits_for_a_refused_call_is_disconnected(scene: Sce
         answer = await client.answer()
         assert (answer.status, answer.header("connection")) == (404, "close"), path
         assert await client.rest() == b""
-
-
-@in_scene()
-async def test_an_older_client_is_never_told_to_go_on(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.send(request(b"", "Expect: 100-continue", length=2, version="1.0"), b"{}")
-    assert (await client.answer()).status == 200

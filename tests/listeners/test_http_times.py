@@ -49,37 +49,26 @@ async def test_a_head_that_is_owed_is_not_counted_while_an_answer_is(scene: Scen
 
 
 @pytest.mark.parametrize("head", [POST + b"Content-Length: 3000000\r\n\r\n", CHUNKED])
-@pytest.mark.parametrize("size", [0, 1000])
+@pytest.mark.parametrize("sizes", [(0,), (1000, 0), (600, 600, 400)])
 @in_scene(limits=TIMES)
-async def test_a_body_that_stops_is_given_up(scene: Scene, head: bytes, size: int) -> None:
-    client = await scene.connect()
-    await client.send(head + (chunk(bytes(size)) if size else b""))
-    await until(lambda: bool(scene.listener.clients))
-    await scene.until_read()
-    scene.pass_time(0)
-    scene.pass_time(4.9)
-    assert scene.log.lines == []
-    scene.pass_time(0.2)
-    assert await client.refusal() == (408, "too_slow")
-    assert scene.a.requests == []
-
-
-@pytest.mark.parametrize("head", [POST + b"Content-Length: 3000000\r\n\r\n", CHUNKED])
-@in_scene(limits=TIMES)
-async def test_a_body_that_dribbles_is_given_up_and_one_that_flows_is_not(
-    scene: Scene, head: bytes
+async def test_a_body_that_stops_or_dribbles_is_given_up_and_one_that_flows_is_not(
+    scene: Scene, head: bytes, sizes: tuple[int, ...]
 ) -> None:
     client = await scene.connect()
     await client.send(head)
     await until(lambda: bool(scene.listener.clients))
     await scene.until_read()
     scene.pass_time(0)
-    for size, seconds in ((600, 5.1), (600, 5.1), (400, 5.1)):
+    for size in sizes:
         assert scene.log.lines == []
-        await client.send(bytes(size) if head != CHUNKED else chunk(bytes(size)))
-        await scene.until_read()
-        scene.pass_time(seconds)
+        if size:
+            await client.send(bytes(size) if head != CHUNKED else chunk(bytes(size)))
+            await scene.until_read()
+        scene.pass_time(4.9)
+        assert scene.log.lines == []
+        scene.pass_time(0.2)
     assert await client.refusal() == (408, "too_slow")
+    assert scene.a.requests == []
 
 
 @in_scene(limits={**TIMES, "call": 1000.0})
@@ -111,29 +100,25 @@ async def test_a_body_that_a_sequence_model_waits_for_is_watched_too(scene: Scen
     assert scene.a.requests == []
 
 
-@pytest.mark.parametrize("asked", [False, True])
 @in_scene(limits=TIMES)
-async def test_an_idle_connection_is_closed(scene: Scene, asked: bool) -> None:
-    client = await scene.connect()
-    await until(lambda: len(scene.listener.clients) == 1)
-    if asked:
-        await client.ask(request())
+async def test_an_idle_connection_is_closed(scene: Scene) -> None:
+    new, used, owing = [await scene.connect() for _ in range(3)]
+    await until(lambda: len(scene.listener.clients) == 3)
+    await used.ask(request())
+    await owing.ask(request(b"", path="/v2/nothing", length=1000))  # the application got no body
     scene.pass_time(20)
-    assert len(scene.listener.clients) == 1
+    assert len(scene.listener.clients) == 3
     scene.pass_time(0.1)
-    assert await client.rest() == b""
-
-
-@in_scene(limits=TIMES)
-async def test_a_connection_that_owes_the_application_a_body_is_idle(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.ask(request(b"", path="/v2/nothing", length=1000))
-    scene.pass_time(20.1)
-    assert await client.rest() == b""
+    assert [await client.rest() for client in (new, used, owing)] == [b"", b"", b""]
 
 
 @in_scene(limits=TIMES)
 async def test_a_call_that_takes_too_long_is_given_up_at_the_replica_too(scene: Scene) -> None:
+    client = await scene.connect()
+    client.writer.write(request())
+    await until(lambda: scene.pool.busy == 1)
+    scene.pass_time(31)  # while the replica is being connected
+    assert (await client.answer()).status == 504
     client, hand, call = await scene.begin(request())
     await call.read()
     scene.pass_time(29.9)
@@ -186,18 +171,11 @@ async def test_a_client_that_stops_reading_is_broken_off_in_the_end(
     assert len(await client.rest()) < size
 
 
-@in_scene(limits=TIMES)
-async def test_a_replica_that_is_slow_to_be_connected_has_the_deadline_too(scene: Scene) -> None:
-    client = await scene.connect()
-    client.writer.write(request())
-    await until(lambda: scene.pool.busy == 1)
-    scene.pass_time(31)
-    assert (await client.answer()).status == 504
-
-
 @pytest.mark.parametrize("closes", [True, False])
 @in_scene(limits=TIMES)
-async def test_a_refused_client_may_go_on_for_a_moment_only(scene: Scene, closes: bool) -> None:
+async def test_a_refused_client_may_go_on_for_a_moment_and_so_much_only(
+    scene: Scene, closes: bool
+) -> None:
     client = await scene.connect()
     await client.send(request(b"", "Content-Length: 7"))
     assert (await client.answer()).status == 400
@@ -209,16 +187,12 @@ async def test_a_refused_client_may_go_on_for_a_moment_only(scene: Scene, closes
     else:
         scene.pass_time(2.1)
     await until(lambda: not scene.listener.clients)
-
-
-@in_scene()
-async def test_a_refused_client_may_send_on_so_much_only(scene: Scene) -> None:
-    client = await scene.connect()
-    await client.send(b"nonsense\r\n\r\n")
-    await client.answer()
+    other = await scene.connect()
+    await other.send(b"nonsense\r\n\r\n")
+    await other.answer()
     with pytest.raises(ConnectionError):
         for _ in range(40):
-            await client.send(bytes(MIB))
+            await other.send(bytes(MIB))
 
 
 # --- slow senders take no slot, and keep no other caller from a model ----------------------------

@@ -17,19 +17,21 @@ from grpc_wire import (
     message,
     reset,
 )
-from listeners.grpc_scene import ONE, TWO, Scene, in_scene, send, stage
+from listeners.grpc_scene import ONE, TWO, WIDE, Scene, in_scene, send, stage
 from loops import on_loops
 
 ABSENT = "Request for unknown model: 'm' is not found"
-BUSY = "[request id: 1] Exceeds maximum queue size"
 UNAVAILABLE, NOT_FOUND, INTERNAL = 14, 5, 13
 LIMIT = 100  # calls in flight that the scene's gateway admits
 
 
-async def first_replica(scene: Scene, client: Client) -> Triton:
+async def first_replica(scene: Scene, client: Client, body: bytes | None = None) -> Triton:
     """Send a call. The replica that has got it whole; the test answers for this one."""
     scene.silence()
-    client.call(1)
+    for triton in scene.tritons.values():
+        triton.greeting = WIDE
+    client.open(1)
+    send(client, message(infer() if body is None else body))
     await until(lambda: any(c.ended for t in scene.tritons.values() for c in t.calls))
     [first] = await scene.asked()
     for triton in scene.tritons.values():
@@ -43,43 +45,23 @@ def tried(scene: Scene) -> int:
 
 @on_loops()
 async def test_only_a_refusal_of_tritons_own_goes_to_another_replica() -> None:
-    for status, said, is_repeated in (
-        (NOT_FOUND, ABSENT, True),
-        (UNAVAILABLE, "Server not ready", True),
-        (UNAVAILABLE, ABSENT, True),
-        (UNAVAILABLE, "the model says so", False),
-        (INTERNAL, "it broke", False),
+    for status, said, size, is_repeated in (
+        (NOT_FOUND, ABSENT, 8, True),
+        (UNAVAILABLE, "Server not ready", 8, True),
+        (UNAVAILABLE, "Server not ready", 300_000, False),  # too large to be kept
+        (UNAVAILABLE, "the model says so", 8, False),
+        (INTERNAL, "it broke", 8, False),
     ):
         async with stage(TWO) as scene:
             client = await scene.client()
-            first = await first_replica(scene, client)
+            first = await first_replica(scene, client, infer(size=size))
             first.refuse(1, status, said)
             [received] = await scene.over(client, 1)
             expected = (0, 2) if is_repeated else (status, 1)
             assert (received.status, tried(scene)) == expected, said
-
-
-@in_scene(ONE)
-async def test_the_refusal_of_the_last_replica_is_the_answer(scene: Scene) -> None:
-    client = await scene.client()
-    first = await first_replica(scene, client)
-    first.refuse(1, UNAVAILABLE, BUSY)
-    [received] = await scene.over(client, 1)
-    assert (received.status, received.trailers["grpc-message"]) == (UNAVAILABLE, BUSY)
-    assert "servegate-error" not in received.trailers
-
-
-@in_scene(TWO)
-async def test_a_request_that_is_too_large_to_be_kept_is_not_repeated(scene: Scene) -> None:
-    scene.silence()
-    client = await scene.client()
-    client.open(1)
-    send(client, message(infer(size=300_000)))
-    await until(lambda: tried(scene) == 1)
-    [first] = [triton for triton in scene.tritons.values() if triton.calls]
-    first.refuse(1, UNAVAILABLE, BUSY)
-    [received] = await scene.over(client, 1)
-    assert received.status == UNAVAILABLE
+            if not is_repeated:
+                assert received.trailers["grpc-message"] == said
+                assert "servegate-error" not in received.trailers
 
 
 @on_loops()
@@ -91,6 +73,18 @@ async def test_a_call_that_was_provably_not_looked_at_goes_elsewhere() -> None:
             first.peer.send(refusal)
             [received] = await scene.over(client, 1)
             assert received.status == 0, refusal
+
+
+@in_scene(TWO)
+async def test_a_replica_that_cannot_be_reached_is_replaced(scene: Scene) -> None:
+    scene.tritons["a"].close()
+    client = await scene.client()
+    assert [(await scene.call(client, stream)).status for stream in (1, 3, 5)] == [0, 0, 0]
+    scene.tritons["b"].close()
+    await until(lambda: scene.pool.connections == 0)
+    received = await scene.call(client, 7)
+    outcome = (received.status, received.trailers["servegate-error"])
+    assert outcome == (UNAVAILABLE, "no_replica")
 
 
 @on_loops()
@@ -113,20 +107,6 @@ async def test_a_call_that_may_have_been_executed_is_not_repeated() -> None:
             [received] = await scene.over(client, 1)
             outcome = (received.status, received.trailers["servegate-error"], tried(scene))
             assert outcome == (UNAVAILABLE, "outcome_unknown", 1), (how, when)
-
-
-@in_scene(TWO)
-async def test_a_replica_that_cannot_be_reached_is_replaced(scene: Scene) -> None:
-    scene.tritons["a"].close()
-    client = await scene.client()
-    assert [(await scene.call(client, stream)).status for stream in (1, 3, 5)] == [0, 0, 0]
-
-
-@in_scene(ONE)
-async def test_without_a_replica_that_can_be_reached_there_is_no_answer(scene: Scene) -> None:
-    scene.triton.close()
-    received = await scene.ask()
-    assert (received.status, received.trailers["servegate-error"]) == (UNAVAILABLE, "no_replica")
 
 
 async def begin_large(scene: Scene, client: Client) -> None:
@@ -190,8 +170,9 @@ async def test_triton_always_hears_of_a_client_that_leaves_within_its_message(sc
     assert scene.triton.peer.of(RST_STREAM)[0].number == 8
 
 
+@pytest.mark.parametrize("how", ["its time is over", "its replica has left"])
 @in_scene(ONE)
-async def test_an_absorbed_call_is_given_up_after_the_longest_time_of_a_call(scene: Scene) -> None:
+async def test_an_absorbed_call_frees_its_slot_when(scene: Scene, how: str) -> None:
     client = await scene.client()
     await first_replica(scene, client)
     scene.sweep(10.0)
@@ -199,9 +180,15 @@ async def test_an_absorbed_call_is_given_up_after_the_longest_time_of_a_call(sce
     await until(lambda: left(scene) == 1)
     scene.sweep(289.0)
     assert scene.pool.streams == scene.plane.loads.total == 1
-    scene.sweep(2.0)
+    if how == "its time is over":
+        scene.sweep(2.0)
+        await until(lambda: bool(scene.triton.peer.of(RST_STREAM)))
+    else:
+        scene.plane.live.swap(snapshot(view(target(1, "b")), generation=2))
+        scene.plane.gateway.sweep()
+        assert scene.pool.streams == 1, "Triton is not told"
+        scene.triton.answer(1)
     assert scene.plane.loads.total == 0
-    await until(lambda: bool(scene.triton.peer.of(RST_STREAM)))
 
 
 @pytest.mark.parametrize("how", ["deadline", "reset"])
@@ -232,45 +219,25 @@ async def test_calls_whose_callers_wait_no_longer_count_against_the_limit(
     assert [refused.status, answered.status] == [8, 0]
 
 
-@in_scene(ONE)
-async def test_a_slot_is_free_once_its_replica_is_not_called_any_more(scene: Scene) -> None:
-    client = await scene.client()
-    await first_replica(scene, client)
-    client.send(reset(1))
-    await until(lambda: left(scene) == 1)
-    scene.plane.live.swap(snapshot(view(target(1, "b")), generation=2))
-    scene.plane.gateway.sweep()
-    assert (scene.plane.loads.total, scene.pool.streams) == (0, 1)
-    scene.triton.answer(1)
-
-
 @on_loops()
 async def test_a_deadline_is_kept_and_passed_on_where_it_may_be() -> None:
-    for cancel, passed in (("absorb", None), ("forward", "20000m")):
+    for cancel, passed in (("absorb", None), ("forward", "20000m"), ("forward", "not connected")):
         async with stage(ONE, cancel=cancel) as scene:
             scene.silence()
+            if passed == "not connected":
+                scene.triton.greeting = b""
             client = await scene.client()
             client.call(1, metadata=[("grpc-timeout", "20S")])
-            await scene.asked()
+            await until(lambda: bool(scene.triton.peers))
+            if passed != "not connected":
+                await scene.asked()
             scene.sweep(19.9)
             assert not client.of(DATA)
             scene.sweep(0.2)
             [received] = await scene.over(client, 1)
-            assert (received.status, received.trailers["servegate-error"]) == (
-                4,
-                "deadline_exceeded",
-            )
+            outcome = (received.status, received.trailers["servegate-error"])
+            assert outcome == (4, "deadline_exceeded"), passed
             if scene.pool.streams:
                 scene.triton.answer(1)
-            assert scene.triton.calls[0].heads[0].get("grpc-timeout") == passed
-
-
-@in_scene(ONE)
-async def test_a_deadline_that_passes_while_connecting_ends_the_call(scene: Scene) -> None:
-    scene.triton.greeting = b""
-    client = await scene.client()
-    client.call(1, metadata=[("grpc-timeout", "1S")])
-    await until(lambda: bool(scene.triton.peers))
-    scene.sweep(1.1)
-    [received] = await scene.over(client, 1)
-    assert received.status == 4
+            if passed != "not connected":
+                assert scene.triton.calls[0].heads[0].get("grpc-timeout") == passed

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from builders import DataPlane, until
@@ -11,7 +12,6 @@ from grpc_wire import (
     DATA,
     END_STREAM,
     RST_STREAM,
-    Received,
     frame,
     message,
     reset,
@@ -23,7 +23,6 @@ from loops import on_loops
 
 from serve.core.calls import Account, Reply, Verb
 from serve.core.errors import NotFound
-from serve.core.snapshot import Snapshot
 from serve.listeners.grpc.health import CHECK, health
 from serve.listeners.grpc.reflection import ReflectionService
 from serve.listeners.grpc.services import Service, ServiceRequest, Streaming, Unary
@@ -43,24 +42,21 @@ async def echo(asked: ServiceRequest, messages: Messages) -> Answers:
         yield one
 
 
-SERVICES: Mapping[str, Service] = {UNARY: Unary(upside_down), STREAM: Streaming(echo)}
-
-
-async def sent(scene: Scene, *frames: bytes, method: str = UNARY) -> Received:
-    """What a client gets that has sent these frames."""
-    client = await scene.client()
-    client.open(1, method)
-    client.send(*frames)
-    [received] = await scene.over(client, 1)
-    return received
+INDEX = "/inference.GRPCInferenceService/RepositoryIndex"
+SERVICES: Mapping[str, Service] = {
+    UNARY: Unary(upside_down),
+    INDEX: Unary(upside_down),
+    STREAM: Streaming(echo),
+}
 
 
 @in_scene(ONE, services=SERVICES)
 async def test_a_service_answers_with_a_message_and_trailers(scene: Scene) -> None:
-    received = await scene.ask(b"abc", UNARY)
-    assert received.messages == [b"cba"]
-    assert received.trailers == {"grpc-status": "0", "x-more": "1"}
-    assert received.request_id
+    for method in (UNARY, INDEX):  # which is one of Triton's
+        received = await scene.ask(b"abc", method)
+        assert received.messages == [b"cba"]
+        assert received.trailers == {"grpc-status": "0", "x-more": "1"}
+        assert received.request_id
 
 
 @in_scene(ONE, services=SERVICES)
@@ -121,23 +117,15 @@ async def test_an_error_of_a_service_becomes_a_status(
 
 @in_scene(ONE, services=SERVICES)
 async def test_what_is_no_single_message_is_refused(scene: Scene) -> None:
-    for case, data, status in (
-        ("none", b"", 12),
-        ("two", message(b"a") + message(b"b"), 12),
-        ("cut off", message(b"abc")[:-1], 3),
-        ("compressed, without an encoding", message(b"abc", flag=1), 3),
+    for case, flags, data, status in (
+        ("none", END_STREAM, b"", 12),
+        ("two", END_STREAM, message(b"a") + message(b"b"), 12),
+        ("cut off", END_STREAM, message(b"abc")[:-1], 3),
+        ("compressed, without an encoding", END_STREAM, message(b"abc", flag=1), 3),
+        ("too large", 0, b"\0\x7f\xff\xff\xff", 8),
     ):
-        assert (await sent(scene, frame(DATA, END_STREAM, 1, data))).status == status, case
-    too_large = frame(DATA, 0, 1, message(b"")[:1] + b"\x7f\xff\xff\xff")
-    assert (await sent(scene, too_large)).status == 8
-
-
-INDEX = "/inference.GRPCInferenceService/RepositoryIndex"
-
-
-@in_scene(ONE, services={INDEX: Unary(upside_down)})
-async def test_a_method_of_triton_may_be_answered_by_a_service(scene: Scene) -> None:
-    assert (await scene.ask(b"ab", INDEX)).messages == [b"ba"]
+        received = await scene.sent(frame(DATA, flags, 1, data), method=UNARY)
+        assert received.status == status, case
 
 
 @in_scene(ONE, services=SERVICES)
@@ -151,12 +139,8 @@ async def test_a_stream_is_answered_while_its_messages_come(scene: Scene) -> Non
     [received] = await scene.over(client, 1)
     assert received.messages == [b"1", b"2", b"3"]
     assert received.trailers == {"grpc-status": "0"}
-
-
-@in_scene(ONE, services=SERVICES)
-async def test_a_stream_without_messages_ends_well(scene: Scene) -> None:
-    received = await sent(scene, frame(DATA, END_STREAM, 1), method=STREAM)
-    assert (received.status, len(received.heads)) == (0, 1)
+    empty = await scene.sent(frame(DATA, END_STREAM, 1), method=STREAM)
+    assert (empty.status, len(empty.heads)) == (0, 1)
 
 
 @on_loops()
@@ -261,43 +245,29 @@ class NoOrigin:
         return Account()
 
 
-@pytest.mark.parametrize(
-    ("now", "is_draining", "body"),
-    [
+@on_loops("uvloop")
+async def test_the_gateway_serves_when_it_is_ready_and_does_not_stop() -> None:
+    guarded = replace(ONE, guarded=True)  # health needs no key
+    for now, is_draining, body in (
         (ONE, False, SERVING),
         (ONE, True, NOT_SERVING),
         (None, False, NOT_SERVING),
-        pytest.param(replace(ONE, guarded=True), False, SERVING, id="without a key"),
-    ],
-)
-def test_the_gateway_serves_when_it_is_ready_and_does_not_stop(
-    now: Snapshot | None, is_draining: bool, body: bytes
-) -> None:
-    service = health(DataPlane(now).gateway, lambda: is_draining)[CHECK]
-    assert isinstance(service, Unary)
-    asked = ServiceRequest(CHECK, b"\x0a\x01x", (), b"", 1e9, "7", NoOrigin())
-
-    async def check() -> Reply:
-        return await service.answer(asked)
-
-    assert asyncio.run(check()) == Reply(0, body)
+        (guarded, False, SERVING),
+    ):
+        service = health(DataPlane(now).gateway, partial(bool, is_draining))[CHECK]
+        assert isinstance(service, Unary)
+        asked = ServiceRequest(CHECK, b"\x0a\x01x", (), b"", 1e9, "7", NoOrigin())
+        assert await service.answer(asked) == Reply(0, body), (now, is_draining)
 
 
 @in_scene(ONE, services=REFLECTION)
 async def test_reflection_answers_each_question_in_turn(scene: Scene) -> None:
+    questions = frame(DATA, END_STREAM, 1, message(b"\x3a\x00") + message(b"\x22\x01x"))
     for method in METHODS:
-        client = await scene.client()
-        client.open(1, method)
-        client.send(frame(DATA, 0, 1, message(b"\x3a\x00") + message(b"\x22\x01x")))
-        client.send(frame(DATA, END_STREAM, 1, b""))
-        [received] = await scene.over(client, 1)
+        received = await scene.sent(questions, method=method)
         services, nothing = received.messages
         assert b"inference.GRPCInferenceService" in services
         assert b"'x' is unknown" in nothing
         assert received.status == 0
-
-
-@in_scene(ONE, services=REFLECTION)
-async def test_a_question_that_cannot_be_read_ends_the_stream_with_an_error(scene: Scene) -> None:
-    received = await scene.ask(b"\xff\xff", METHODS[0])
-    assert (received.status, received.messages) == (13, [])
+    unreadable = await scene.ask(b"\xff\xff", METHODS[0])
+    assert (unreadable.status, unreadable.messages) == (13, [])

@@ -24,47 +24,32 @@ def after(happens: Callable[[DataPlane, "asyncio.Task[Attempt]"], None]) -> Data
         await asyncio.sleep(0)
         assert plane.waking.waiting == {"m": 1}
         happens(plane, task)
-        with contextlib.suppress(asyncio.CancelledError, Asleep):
+        with contextlib.suppress(asyncio.CancelledError):
             (await task).answered(200, good=True)
 
-    asyncio.run(scenario())
+    try:
+        asyncio.run(scenario())
+    finally:
+        assert plane.waking.waiting == {} and plane.loads.total == 0
     return plane
-
-
-def nothing_is_left(plane: DataPlane) -> bool:
-    return plane.waking.waiting == {} and plane.loads.total == 0
 
 
 def test_a_task_goes_on_with_an_attempt() -> None:
     plane = after(lambda plane, _: plane.wake(AWAKE))
-    assert nothing_is_left(plane)
     labels = {"model": "m", "version": "1", "route": "latest", "protocol": "http"}
     assert plane.count("servegate_calls_total", **labels, verb="infer", code="200") == 1
 
 
-def test_a_task_whose_caller_leaves_is_forgotten() -> None:
-    plane = after(lambda _, task: task.cancel() and None)
-    assert nothing_is_left(plane)
-
-
-def test_a_task_whose_caller_leaves_as_its_attempt_comes_ends_it() -> None:
-    def both(plane: DataPlane, task: "asyncio.Task[Attempt]") -> None:
+def test_a_task_whose_caller_leaves_is_forgotten_even_as_its_attempt_comes() -> None:
+    def wake(plane: DataPlane, task: "asyncio.Task[Attempt]") -> None:
         plane.wake(AWAKE)
         assert plane.loads.total == 1
         task.cancel()
 
-    assert nothing_is_left(after(both))
+    after(wake)
+    after(lambda _, task: task.cancel() and None)
 
 
 def test_a_task_whose_pool_does_not_wake_is_told_so() -> None:
-    plane = DataPlane(ASLEEP)
-
-    async def scenario() -> None:
-        task = asyncio.create_task(until_awake(plane.gateway, call()))
-        await asyncio.sleep(0)
-        plane.waking.close()
-        await task
-
     with pytest.raises(Asleep, match="this worker is stopping"):
-        asyncio.run(scenario())
-    assert nothing_is_left(plane)
+        after(lambda plane, _: plane.waking.close())
