@@ -76,15 +76,17 @@ class FakeTriton:
 
 
 class FakeDelivery:
-    """Brings what it is told that it has brought."""
+    """Has what it is told that it has brought; remembers whose files have to stay."""
 
     def __init__(self) -> None:
+        self.kept: set[tuple[str, int]] = set()
         self.there: set[tuple[str, int]] = set()
         self.problems: dict[tuple[str, int], str] = {}
 
     async def deliver(
         self, wanted: Collection[PublishedVersion], held: Collection[tuple[str, int]]
-    ) -> None: ...
+    ) -> None:
+        self.kept = set(held)
 
     def has(self, replica: str, version: PublishedVersion) -> bool:
         return (version.physical, version.number) in self.there

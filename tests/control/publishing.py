@@ -1,5 +1,4 @@
-"""A scene for publications: a real store, storage and uploads; a scripted reader and quarantine,
-unless others are given."""
+"""A scene for publications: a real store, storage and uploads; a scripted reader and quarantine."""
 
 import asyncio
 import contextlib
@@ -13,7 +12,7 @@ from builders import Clock, ControlPlane, replica
 from serve.control.artifacts.contents import Contents
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.models import By
-from serve.control.publication.checks import Checker, ReadModel
+from serve.control.publication.checks import Checker
 from serve.control.publication.ensembles import PinnableVersions
 from serve.control.publication.garbage import Heap
 from serve.control.publication.pending_labels import Pending
@@ -21,7 +20,7 @@ from serve.control.publication.pipeline import DefaultRoutes, Pipeline
 from serve.control.publication.publications import PublicationRequest, Publications
 from serve.control.publication.records import Records
 from serve.control.publication.retention import Retention
-from serve.control.publication.trials import Judge, Trials
+from serve.control.publication.trials import Trials
 from serve.control.uploads.uploads import Uploads
 from serve.control.versions import PublishedVersion
 from serve.core.flavours import UNKNOWN, Machine
@@ -31,7 +30,7 @@ from serve.core.versions import VersionFile
 from serve.tensors.contracts import Contract
 from serve.tensors.signature import ModelSignature, ModelTensor
 from serve.triton.canonical import canonical, canonical_text
-from serve.triton.quarantine import Quarantine, QuarantineOrder, QuarantineTrial
+from serve.triton.quarantine import QuarantineOrder, QuarantineTrial
 
 T = TypeVar("T")
 ADA = By("ada")
@@ -120,9 +119,6 @@ class Scene:
         *,
         allow_code: bool = False,
         tried: bool = True,
-        quarantine: Quarantine | None = None,
-        read_model: ReadModel | None = None,
-        judge: Judge | None = None,
         serving_now: bool = False,
         machine: Machine = UNKNOWN,
     ) -> None:
@@ -161,16 +157,16 @@ class Scene:
                 Contents(self.storage),
                 parts,
                 folder=self.work,
-                read_model=read_model or self._read,
+                read_model=self._read,
                 allow_code=allow_code,
             ),
             trials=Trials(
                 self.storage,
-                (quarantine or self.quarantine) if tried else None,  # type: ignore[arg-type]
+                self.quarantine if tried else None,  # type: ignore[arg-type]
                 parts,
                 folder=self.work,
                 plain=self.plane.repository,
-                judge=judge or self._judge,
+                judge=self._judge,
                 machine=machine,
             ),
             holding=holding,

@@ -1,155 +1,297 @@
-"""Delivery into a folder: what is wanted comes, what is neither wanted nor held goes."""
+"""Delivery: what is wanted comes, what is neither wanted nor held goes; in folders and buckets."""
 
 import asyncio
-import shutil
+from abc import abstractmethod
 from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from control.delivering_scene import MODEL, Shelf, drafts, tree
+from builders import ControlPlane
+from control.delivering_scene import CONFIG, MODEL, Shelf, drafts, publish, tree
+from control.keeping import FakeDelivery
+from object_store import ObjectStore
 
+from serve.control.artifacts.bucket_copies import CopyingBucket
+from serve.control.artifacts.storage import ArtifactStorage
+from serve.control.deliveries.bucket import BucketDelivery
+from serve.control.deliveries.courier import Courier
 from serve.control.deliveries.delivery import Delivery, Slot
 from serve.control.deliveries.folder import DeliveryPiece, FolderDelivery
+from serve.control.fleet import LOADING
 from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid
 
+KEEP, WEIGHTS = ".keep", "digits/1/model.onnx"
+LABELS = {"labels.txt": b"zero\n"}
+
 
 class Scene:
-    def __init__(self, folder: Path) -> None:
-        self.shelf = Shelf(folder / "shelf")
-        self.repository = folder / "repository"
-        self.delivery = FolderDelivery(self.shelf, self.repository)
+    """A storage, a delivery out of it, and what a Triton finds where that delivers."""
 
-    def deliver(self, *wanted: PublishedVersion, held: Collection[Slot] = ()) -> None:
-        asyncio.run(self.delivery.deliver(wanted, held))
+    storage: ArtifactStorage
+    delivery: Delivery
+
+    async def publish(
+        self, model: str = "digits", number: int = 1, **more: dict[str, bytes]
+    ) -> PublishedVersion:
+        return await publish(self.storage, model, number, **more)
+
+    async def deliver(self, *wanted: PublishedVersion, held: Collection[Slot] = ()) -> None:
+        await self.delivery.deliver(wanted, held)
+
+    async def digest(self, path: str) -> str:
+        """The digest of a file of version 1 of digits."""
+        manifest = await self.storage.manifest("digits", 1)
+        return next(file.sha256 for file in manifest.files if file.path == path)
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Another process delivers to the same place."""
+
+    @abstractmethod
+    async def times(self) -> dict[str, float]:
+        """Every file, and when it came."""
+
+    @abstractmethod
+    async def data(self, path: str) -> bytes: ...
+
+    @abstractmethod
+    async def remove(self, path: str) -> None: ...
+
+
+class FolderScene(Scene):
+    def __init__(self, folder: Path) -> None:
+        self.storage = ArtifactStorage.of(str(folder / "storage"))
+        self.repository = folder / "repository"
+        self.restart()
 
     def restart(self) -> None:
-        self.delivery = FolderDelivery(self.shelf, self.repository)
+        self.delivery = FolderDelivery(self.storage, self.repository)
 
-    def folders(self) -> set[str]:
-        return {path.rpartition("/")[0] for path in tree(self.repository) if "onnx" in path}
+    async def times(self) -> dict[str, float]:
+        found = tree(self.repository)
+        return {path: (self.repository / path).stat().st_ctime_ns for path in found}
+
+    async def data(self, path: str) -> bytes:
+        return tree(self.repository)[path]
+
+    async def remove(self, path: str) -> None:
+        (self.repository / path).unlink()
+
+
+class BucketScene(Scene):
+    """A bucket of its own."""
+
+    def __init__(self, s3: ObjectStore) -> None:
+        self._url, self._config = s3.bucket(), s3.config
+        self.storage = ArtifactStorage.of(self._url, **self._config)
+        self.bucket = CopyingBucket(self._url, **self._config)
+        self.restart()
+
+    def restart(self) -> None:
+        self.delivery = BucketDelivery(self.storage, self._url, **self._config)
+
+    async def times(self) -> dict[str, float]:
+        listed = {one.key: one.at async for one in self.bucket.list("repository")}
+        found = {key.removeprefix("repository/"): at for key, at in listed.items()}
+        return {path: at for path, at in found.items() if path != KEEP}
+
+    async def data(self, path: str) -> bytes:
+        return b"".join([piece async for piece in self.bucket.read(f"repository/{path}")])
+
+    async def remove(self, path: str) -> None:
+        await self.bucket.remove(f"repository/{path}")
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def in_folder(tmp_path: Path) -> FolderScene:
+    return FolderScene(tmp_path)
 
 
-def test_it_is_a_delivery(scene: Scene) -> None:
-    delivery: Delivery = scene.delivery
-    assert repr(delivery).startswith("<FolderDelivery")
+@pytest.fixture
+def in_bucket(s3: ObjectStore) -> BucketScene:
+    return BucketScene(s3)
 
 
-def test_what_is_wanted_is_there_on_every_replica(scene: Scene) -> None:
-    one, two = scene.shelf.publish(), scene.shelf.publish(number=2)
+@pytest.fixture(params=["in_folder", "in_bucket"])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    made: Scene = request.getfixturevalue(request.param)
+    return made
+
+
+async def test_what_is_wanted_is_there_on_every_replica_with_what_a_triton_reads(
+    scene: Scene,
+) -> None:
+    one = await scene.publish(beside=LABELS | {"model_card.json": b"{}"})
+    two = await scene.publish("digits", 2)
     assert not scene.delivery.has("a", one)
-    scene.deliver(one)
+    await scene.deliver(one)
     assert scene.delivery.has("a", one) and scene.delivery.has("b", one)
     assert not scene.delivery.has("a", two)
     assert scene.delivery.problem("a", one) == ""
+    assert {path: await scene.data(path) for path in await scene.times()} == {
+        "digits/config.pbtxt": CONFIG.encode(),
+        "digits/labels.txt": LABELS["labels.txt"],
+        "digits/1/model.onnx": MODEL["model.onnx"],
+        "digits/1/assets/words.txt": MODEL["assets/words.txt"],
+    }
 
 
-def test_what_is_neither_wanted_nor_held_is_taken_away(scene: Scene) -> None:
-    one, two, three = (scene.shelf.publish(number=number) for number in (1, 2, 3))
-    other = scene.shelf.publish("other")
-    scene.deliver(one, two, three, other)
-    scene.deliver(three, held=[("digits", 2)])
-    assert scene.folders() == {"digits/2", "digits/3"}
-    assert not scene.delivery.has("a", one)
-    assert drafts(scene.repository) == []
+async def test_a_second_version_and_a_restart_write_nothing_anew(scene: Scene) -> None:
+    one = await scene.publish(beside=LABELS)
+    await scene.deliver(one)
+    before = await scene.times()
+    scene.restart()
+    two = await scene.publish("digits", 2, beside=LABELS)
+    await scene.deliver(one, two)
+    after = await scene.times()
+    assert {path: after[path] for path in before} == before and len(after) > len(before)
+    assert scene.delivery.has("a", one) and scene.delivery.has("a", two)
 
 
-def test_a_version_that_is_held_is_left_even_when_its_manifest_cannot_be_read(
+async def test_what_is_neither_wanted_nor_held_goes_and_the_group_with_the_last(
     scene: Scene,
 ) -> None:
-    one = scene.shelf.publish()
-    scene.deliver(one)
-    scene.restart()
-    scene.shelf.manifests.clear()
-    scene.deliver(one)
-    assert scene.folders() == {"digits/1"}
+    one, two, three = [await scene.publish("digits", number) for number in (1, 2, 3)]
+    await scene.deliver(one, two, three, await scene.publish("other"))
+    await scene.deliver(three, held=[("digits", 2)])
+    folders = {path.rpartition("/")[0] for path in await scene.times() if "onnx" in path}
+    assert folders == {"digits/2", "digits/3"}
     assert not scene.delivery.has("a", one)
-    assert "no manifest" in scene.delivery.problem("a", one)
+    await scene.deliver()
+    assert await scene.times() == {}
 
 
-def test_a_new_process_believes_what_is_whole_and_fetches_nothing_again(scene: Scene) -> None:
-    one = scene.shelf.publish()
-    scene.deliver(one)
-    scene.shelf.fetched.clear()
+@pytest.mark.parametrize("lost", [WEIGHTS, "digits/config.pbtxt"])
+async def test_a_restart_finds_what_is_missing_and_makes_it_good(scene: Scene, lost: str) -> None:
+    one = await scene.publish()
+    await scene.deliver(one)
+    await scene.remove(lost)
     scene.restart()
-    scene.deliver(one)
-    assert scene.delivery.has("a", one) and scene.shelf.fetched == []
+    await scene.deliver(one)
+    assert scene.delivery.has("a", one) and lost in await scene.times()
 
 
-def test_what_an_earlier_process_left_half_done_is_swept(scene: Scene) -> None:
-    (scene.repository / ".delivery/drafts/abc/1").mkdir(parents=True)
-    (scene.repository / ".delivery/drafts/abc/1/model.onnx").write_bytes(b"half")
-    scene.deliver(scene.shelf.publish())
-    assert drafts(scene.repository) == []
+async def test_a_version_whose_manifest_cannot_be_read_is_left_where_it_is(scene: Scene) -> None:
+    one = await scene.publish()
+    await scene.deliver(one)
+    await scene.storage.remove_manifest("digits", 1)
+    scene.restart()
+    await scene.deliver(one)
+    assert WEIGHTS in await scene.times()
+    assert not scene.delivery.has("a", one) and scene.delivery.problem("a", one) != ""
 
 
-def test_a_folder_of_somebody_else_is_never_removed(scene: Scene) -> None:
-    (scene.repository / "theirs/1").mkdir(parents=True)
-    (scene.repository / "theirs/1/model.onnx").write_bytes(b"precious")
-    scene.deliver(scene.shelf.publish())
-    scene.deliver()
-    assert scene.folders() == {"theirs/1"}
-
-
-def test_manifests_are_read_once(scene: Scene) -> None:
-    one = scene.shelf.publish()
-    for _ in range(3):
-        scene.deliver(one)
-    assert scene.shelf.read == 1
-
-
-def test_a_failure_is_told_keeps_nothing_else_back_and_is_tried_again(scene: Scene) -> None:
-    one, other = scene.shelf.publish(), scene.shelf.publish("other", files={"model.onnx": b"2"})
-    file = scene.shelf.manifests["digits", 1].layout.version[-1]
-    blob = scene.shelf.blob(file.sha256)
-    shutil.move(blob, blob.with_suffix(".away"))
-    scene.deliver(one, other)
-    assert "No such file" in scene.delivery.problem("a", one)
-    assert not scene.delivery.has("a", one) and scene.delivery.has("a", other)
-    shutil.move(blob.with_suffix(".away"), blob)
-    scene.deliver(one, other)
+async def test_a_failure_is_told_keeps_nothing_else_back_and_is_tried_again(scene: Scene) -> None:
+    one = await scene.publish()
+    other = await scene.publish("other", files={"model.onnx": b"2"})
+    await scene.storage.remove_blob(await scene.digest("1/model.onnx"))
+    await scene.deliver(one, other)
+    assert scene.delivery.problem("a", one) != "" and not scene.delivery.has("a", one)
+    assert scene.delivery.has("a", other)
+    await scene.storage.add_bytes(MODEL["model.onnx"])
+    await scene.deliver(one, other)
     assert scene.delivery.has("a", one) and scene.delivery.problem("a", one) == ""
 
 
-def test_damage_is_found_by_the_next_call_and_made_good(scene: Scene) -> None:
-    one = scene.shelf.publish()
-    scene.deliver(one)
-    (scene.repository / "digits/1/model.onnx").unlink()
-    scene.deliver(one)
-    assert tree(scene.repository)["digits/1/model.onnx"] == MODEL["model.onnx"]
-    assert scene.delivery.has("a", one)
-
-
-def test_calls_at_the_same_time_build_each_version_once(scene: Scene) -> None:
-    versions = [scene.shelf.publish(f"m{number}") for number in range(4)]
-
-    async def scenario() -> None:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(5):
-                group.create_task(scene.delivery.deliver(versions, ()))
-
-    asyncio.run(scenario())
-    assert len(scene.shelf.fetched) == 4 * len(MODEL)
+async def test_calls_at_the_same_time_do_not_disturb_each_other(scene: Scene) -> None:
+    versions = [await scene.publish(f"m{number}") for number in range(3)]
+    await asyncio.gather(*(scene.deliver(*versions) for _ in range(4)))
     assert all(scene.delivery.has("a", version) for version in versions)
 
 
-def test_a_record_and_a_manifest_that_disagree_are_told(scene: Scene) -> None:
-    scene.shelf.publish(physical="digits--0123abcd")
-    record = scene.shelf.publish(number=2)
-    scene.shelf.manifests["digits", 2] = scene.shelf.manifests["digits", 1]
-    scene.deliver(record)
-    assert "does not match its record" in scene.delivery.problem("a", record)
+# --- folders -------------------------------------------------------------------------------------
 
 
-def test_a_piece_survives_the_way_to_an_agent_and_a_wrong_one_does_not(scene: Scene) -> None:
-    version = scene.shelf.publish(beside={"labels.txt": b"x"})
-    piece = DeliveryPiece(scene.shelf.manifests["digits", 1], version.config)
+async def test_damage_is_found_by_the_next_call(in_folder: FolderScene) -> None:
+    one = await in_folder.publish()
+    await in_folder.deliver(one)
+    await in_folder.remove(WEIGHTS)
+    await in_folder.deliver(one)
+    assert await in_folder.data(WEIGHTS) == MODEL["model.onnx"] and in_folder.delivery.has("a", one)
+
+
+async def test_what_an_earlier_process_left_is_swept_and_others_keep_theirs(
+    in_folder: FolderScene,
+) -> None:
+    for folder in (".delivery/drafts/abc/1", "theirs/1"):
+        (in_folder.repository / folder).mkdir(parents=True)
+        (in_folder.repository / folder / "model.onnx").write_bytes(b"precious")
+    await in_folder.deliver(await in_folder.publish())
+    assert drafts(in_folder.repository) == []
+    await in_folder.deliver()
+    assert set(await in_folder.times()) == {"theirs/1/model.onnx"}
+
+
+async def test_each_manifest_is_read_once_and_each_version_built_once(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "shelf")
+    delivery = FolderDelivery(shelf, tmp_path / "repository")
+    versions = [shelf.publish(f"m{number}") for number in range(4)]
+    await asyncio.gather(*(delivery.deliver(versions, ()) for _ in range(5)))
+    assert len(shelf.fetched) == 4 * len(MODEL)
+    shelf.read = 0
+    await delivery.deliver(versions, ())
+    assert shelf.read == 0
+
+
+async def test_a_record_and_a_manifest_that_disagree_are_told(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "shelf")
+    delivery = FolderDelivery(shelf, tmp_path / "repository")
+    shelf.publish(physical="digits--0123abcd")
+    record = shelf.publish(number=2)
+    shelf.manifests["digits", 2] = shelf.manifests["digits", 1]
+    await delivery.deliver([record], ())
+    assert "does not match its record" in delivery.problem("a", record)
+
+
+def test_a_piece_survives_the_way_to_an_agent_and_a_wrong_one_does_not(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    version = shelf.publish(beside=LABELS)
+    piece = DeliveryPiece(shelf.manifests["digits", 1], version.config)
     assert DeliveryPiece.from_json(piece.to_json()) == piece
     for wrong in ({}, {"manifest": 1, "config": ""}, [], piece.to_json() | {"config": "x: 1"}):
         with pytest.raises(Invalid):
             DeliveryPiece.from_json(wrong)
+
+
+async def test_files_of_what_a_replica_holds_or_just_loads_stay_although_it_is_wanted_no_more(
+    tmp_path: Path,
+) -> None:
+    plane, delivery = ControlPlane(tmp_path), FakeDelivery()
+    courier = Courier(plane.inventory, plane.fleet, delivery, arrived=lambda: None, pause=1.0)
+    plane.fleet.saw("a", {"m": (1,)})
+    plane.fleet.bar("b", "m", [2], LOADING)
+    plane.fleet.bar("b", "m", [3], "it answers wrongly")
+    await courier.round()
+    assert delivery.kept == {("m", 1), ("m", 2)}
+
+
+# --- buckets: marks say what is whole, and only that is believed ---------------------------------
+
+
+async def test_the_last_version_leaves_the_bucket_to_be_a_repository(
+    in_bucket: BucketScene,
+) -> None:
+    await in_bucket.deliver(await in_bucket.publish())
+    await in_bucket.deliver()
+    assert [one async for one in in_bucket.bucket.list("delivered")] == []
+    assert await in_bucket.data(KEEP) == b""
+
+
+async def test_without_a_mark_nothing_is_believed(in_bucket: BucketScene) -> None:
+    one = await in_bucket.publish()
+    await in_bucket.bucket.put(f"repository/{WEIGHTS}", b"weights of ONE")
+    await in_bucket.bucket.put("repository/digits/1/stray", b"x")
+    await in_bucket.deliver(one)
+    assert await in_bucket.data(WEIGHTS) == MODEL["model.onnx"]
+    assert "digits/1/stray" not in await in_bucket.times()
+
+
+async def test_a_bucket_that_does_not_answer_is_a_problem_of_every_version(
+    in_bucket: BucketScene,
+) -> None:
+    one = await in_bucket.publish()
+    refused = {"endpoint": "http://127.0.0.1:9", "region": "us-east-1"}
+    away = BucketDelivery(in_bucket.storage, "s3://nowhere/x", **refused, skip_signature="true")
+    await away.deliver([one], ())
+    assert "does not answer" in away.problem("a", one) and not away.has("a", one)

@@ -49,11 +49,12 @@ async def test_a_worker_keeps_what_it_serves_until_control_has_seen_a_replica(
         admin_port=admin,
         secret="secret",
     )
-    running = asyncio.create_task(ControlPlane(settings).run(asyncio.Event()))
+    ends = asyncio.Event()
+    running = asyncio.create_task(ControlPlane(settings).run(ends))
     async with httpx2.AsyncClient(
         base_url=f"http://127.0.0.1:{admin}", headers={"authorization": "Bearer secret"}
     ) as client:
         await served(client)
         assert await told_to_a_worker(client, serving=5) == []
-    running.cancel()
-    await asyncio.wait([running])
+    ends.set()
+    await running
