@@ -146,22 +146,19 @@ def test_a_page_that_comes_again_has_another_name_so_that_an_agent_reports_anew(
     assert scene.page(first).name != first
 
 
-def test_an_agent_that_has_gone_silent_is_told_as_the_reason(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        shelf, clock = Shelf(tmp_path), Clock()
-        delivery = AgentDelivery(shelf, clock=clock)
-        one, two = shelf.publish(), shelf.publish(number=2)
-        await delivery.deliver([one], ())
-        page = await delivery.poll("", 0, replica="gpu-1")
-        assert page is not None and delivery.delivered("gpu-1", page.name, [("digits", 1)], {})
-        await delivery.deliver([one, two], ())
-        polling = asyncio.create_task(delivery.poll("", 30, replica="gpu-1"))
-        clock.now += 60
-        await polling
-        clock.now += SILENT - 1
-        assert delivery.problem("gpu-1", two) == ""
-        clock.now += 2
-        assert "has not polled for replica gpu-1 for 6 s" in delivery.problem("gpu-1", two)
-        assert delivery.problem("gpu-1", one) == ""
-
-    asyncio.run(scenario())
+async def test_an_agent_that_has_gone_silent_is_told_as_the_reason(tmp_path: Path) -> None:
+    shelf, clock = Shelf(tmp_path), Clock()
+    delivery = AgentDelivery(shelf, clock=clock)
+    one, two = shelf.publish(), shelf.publish(number=2)
+    await delivery.deliver([one], ())
+    page = await delivery.poll("", 0, replica="gpu-1")
+    assert page is not None and delivery.delivered("gpu-1", page.name, [("digits", 1)], {})
+    await delivery.deliver([one, two], ())
+    polling = asyncio.create_task(delivery.poll("", 30, replica="gpu-1"))
+    clock.now += 60
+    await polling
+    clock.now += SILENT - 1
+    assert delivery.problem("gpu-1", two) == ""
+    clock.now += 2
+    assert "has not polled for replica gpu-1 for 6 s" in delivery.problem("gpu-1", two)
+    assert delivery.problem("gpu-1", one) == ""

@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import replica, until
-from prometheus_client.core import Metric
 
 from serve.control.discovered import NOBODY, DiscoveredMembers, merged
 from serve.control.discovery import Discovering, SourceStatus
@@ -201,9 +200,9 @@ class FakeSource:
 class Discovered(Scene):
     """A control plane that finds its replicas, all of which load and serve model m."""
 
-    def __init__(self, folder: Path, *sources: str, static: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, sources: str = "k", static: tuple[str, ...] = ()) -> None:
         super().__init__(folder, *static, discovers=True)
-        self.sources = {name: FakeSource() for name in sources or ("k",)}
+        self.sources = {name: FakeSource() for name in sources}
         self.may_be_empty = False
         self.discovering = Discovering(
             self.sources,
@@ -216,24 +215,26 @@ class Discovered(Scene):
         )
 
     @contextlib.asynccontextmanager
-    async def following(self) -> AsyncIterator[FakeSource]:
-        """The membership runs, and the first source is there to be told what to say."""
+    async def following(self) -> AsyncIterator["Discovered"]:
+        """The membership runs, and every source is there to be told what to say."""
         await self.plane.reload()
         await self.plane.inventory.scan()
         async with asyncio.timeout(PATIENCE):
-            tasks = [
-                asyncio.create_task(self.membership.run()),
-                asyncio.create_task(self.discovering.run()),
-            ]
-            first, *_ = self.sources.values()
+            works = (self.membership.run(), self.discovering.run())
+            tasks = [asyncio.create_task(work) for work in works]
             try:
                 await until(lambda: all(one.listener for one in self.sources.values()))
-                yield first
+                yield self
                 assert not any(task.done() for task in tasks)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+    def tell(self, *endpoints: Endpoint | str, problems: tuple[str, ...] = ()) -> None:
+        """The first source lists these, which may be names."""
+        listed = [at(one) if isinstance(one, str) else one for one in endpoints]
+        self.source.tell(*listed, problems=problems)
 
     async def serves(self, *names: str) -> None:
         """Wait until just these may be called, and nobody else is left."""
@@ -242,10 +243,19 @@ class Discovered(Scene):
             within=PATIENCE,
         )
 
+    async def finds(self, *names: str) -> None:
+        """The first source lists these, and they may be called."""
+        self.tell(*names)
+        await self.serves(*names)
+
     async def looks_twice(self) -> None:
         """Wait until every keeper has had another two rounds."""
         wanted = self.rounds + 2 * len(self.keepers)
         await until(lambda: self.rounds >= wanted, within=PATIENCE)
+
+    @property
+    def source(self) -> FakeSource:
+        return next(iter(self.sources.values()))
 
     @property
     def generation(self) -> int:
@@ -256,280 +266,200 @@ class Discovered(Scene):
         return self.discovering.sources[0]
 
 
-def test_replicas_come_and_go_as_a_source_names_them(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"))
-            await scene.serves("a")
-            source.tell(at("a"), at("b"))
-            await scene.serves("a", "b")
-            source.tell(at("b"), at("a", ends=True))
-            await scene.serves("b")
-            source.tell(at("b"))
-            await scene.serves("b")
-            assert scene.tritons["a"].closed
-
-    asyncio.run(work())
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Discovered]:
+    """One source, which has said nothing yet."""
+    async with Discovered(tmp_path).following() as scene:
+        yield scene
 
 
-def test_nothing_is_published_before_every_source_has_told_its_first_list(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path, "k", "d", static=("s",))
-        async with scene.following() as source:
-            source.tell(at("a"))
-            await scene.looks_twice()
-            assert (scene.generation, scene.plane.fleet.is_known) == (0, False)
-            scene.sources["d"].tell()
-            await scene.serves("a", "s")
-            assert scene.generation > 0
-
-    asyncio.run(work())
+async def test_replicas_come_and_go_as_a_source_names_them(scene: Discovered) -> None:
+    await scene.finds("a")
+    await scene.finds("a", "b")
+    scene.tell("b", at("a", ends=True))
+    await scene.serves("b")
+    await scene.finds("b")
+    assert scene.tritons["a"].closed
 
 
-def test_nothing_is_published_before_each_of_the_first_list_was_looked_at(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        await scene.plane.reload()
-        await scene.plane.inventory.scan()
-        await scene.membership.begin([replica("a"), replica("b")])  # nobody looks yet
-        fleet = scene.plane.fleet
-        fleet.saw("a", {"m": (1, 2)})
-        assert await scene.plane.publisher.refresh() == 0
-        fleet.lost("b", "refused")
-        assert await scene.plane.publisher.refresh() > 0
-
-    asyncio.run(work())
-
-
-def test_while_no_triton_is_found_nothing_is_published_unless_there_may_be_none(
+async def test_nothing_is_published_before_every_source_has_told_its_first_list(
     tmp_path: Path,
 ) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell()
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert await scene.plane.publisher.refresh() == 0
-            scene.may_be_empty = True
-            await until(lambda: scene.generation > 0, within=PATIENCE)
-            source.tell(at("a"))
-            await scene.serves("a")
-
-    asyncio.run(work())
+    async with Discovered(tmp_path, "kd", static=("s",)).following() as scene:
+        scene.tell("a")
+        await scene.looks_twice()
+        assert (scene.generation, scene.plane.fleet.is_known) == (0, False)
+        scene.sources["d"].tell()
+        await scene.serves("a", "s")
+        assert scene.generation > 0
 
 
-def test_a_source_that_fails_changes_nothing(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"), at("b"))
-            await scene.serves("a", "b")
-            source.fail("it is away")
-            await scene.looks_twice()
-            assert scene.called == ("a", "b")
-            assert (scene.status.is_up, scene.status.why) == (False, "it is away")
-            source.recover()
-            assert (scene.status.is_up, scene.status.why) == (True, "")
-
-    asyncio.run(work())
-
-
-def test_a_pool_that_vanishes_goes_on_until_nobody_answers_for_a_while(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"), at("b"))
-            await scene.serves("a", "b")
-            source.tell()
-            await until(lambda: scene.status.problems != ())
-            await scene.looks_twice()
-            assert scene.called == ("a", "b")
-            (problem,) = scene.status.problems
-            assert "k no longer lists any replica of pool default (a, b)" in problem
-            for name in ("a", "b"):
-                scene.tritons[name].is_up = False
-            fleet = scene.plane.fleet
-            await until(lambda: {one.state for one in fleet.observations.values()} == {"lost"})
-            for _ in range(5):  # it may be a short while
-                await scene.looks_twice()
-            assert scene.status.problems != ()
-            assert sorted(fleet.observations) == ["a", "b"]
-            scene.plane.clock.now += 11
-            await until(lambda: not fleet.observations, within=PATIENCE)
-            assert scene.status.problems == ()
-
-    asyncio.run(work())
-
-
-def test_one_that_is_terminating_and_gone_before_anybody_looks_has_not_vanished(
+async def test_nothing_is_published_before_each_of_the_first_list_was_looked_at(
     tmp_path: Path,
 ) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"))
-            await scene.serves("a")
-            source.tell(at("a", ends=True))
-            source.tell()  # no other task has run meanwhile
-            await scene.serves()
-
-    asyncio.run(work())
+    scene = Discovered(tmp_path)
+    await scene.plane.reload()
+    await scene.plane.inventory.scan()
+    await scene.membership.begin([replica("a"), replica("b")])  # nobody looks yet
+    scene.plane.fleet.saw("a", {"m": (1, 2)})
+    assert await scene.plane.publisher.refresh() == 0
+    scene.plane.fleet.lost("b", "refused")
+    assert await scene.plane.publisher.refresh() > 0
 
 
-def test_one_that_vanished_leaves_when_that_is_believed(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"), at("b"))
-            await scene.serves("a", "b")
-            source.tell(at("a"))
-            await scene.looks_twice()
-            assert scene.called == ("a", "b")
-            scene.plane.clock.now += 2
-            await scene.serves("a")
-
-    asyncio.run(work())
+async def test_while_no_triton_is_found_nothing_is_published_unless_there_may_be_none(
+    scene: Discovered,
+) -> None:
+    scene.tell()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert await scene.plane.publisher.refresh() == 0
+    scene.may_be_empty = True
+    await until(lambda: scene.generation > 0, within=PATIENCE)
+    await scene.finds("a")
 
 
-def test_calls_that_are_in_flight_on_one_that_leaves_are_waited_for(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"), at("b"))
-            await scene.serves("a", "b")
-            scene.counts = [{"b": 2}] * 5
-            source.tell(at("a"), at("b", ends=True))
-            await scene.serves("a")
-            assert scene.counts == []
-            assert set(scene.looks) == {("a",)}
-
-    asyncio.run(work())
+async def test_a_source_that_fails_changes_nothing(scene: Discovered) -> None:
+    await scene.finds("a", "b")
+    scene.source.fail("it is away")
+    await scene.looks_twice()
+    assert scene.called == ("a", "b")
+    assert (scene.status.is_up, scene.status.why) == (False, "it is away")
+    scene.source.recover()
+    assert (scene.status.is_up, scene.status.why) == (True, "")
 
 
-def test_one_that_comes_back_while_it_is_on_its_way_out_stays(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"), at("b"))
-            await scene.serves("a", "b")
-            scene.counts = [{"b": 2}] * 1000
-            source.tell(at("a"), at("b", ends=True))
-            await until(lambda: scene.called == ("a",), within=PATIENCE)
-            source.tell(at("a"), at("b"))
-            await scene.serves("a", "b")
-            assert not scene.tritons["b"].closed
+async def test_a_pool_that_vanishes_goes_on_until_nobody_answers_for_a_while(
+    scene: Discovered,
+) -> None:
+    await scene.finds("a", "b")
+    scene.tell()
+    await until(lambda: scene.status.problems != ())
+    await scene.looks_twice()
+    assert scene.called == ("a", "b")
+    (problem,) = scene.status.problems
+    assert "k no longer lists any replica of pool default (a, b)" in problem
+    for name in ("a", "b"):
+        scene.tritons[name].is_up = False
+    fleet = scene.plane.fleet
+    await until(lambda: {one.state for one in fleet.observations.values()} == {"lost"})
+    for _ in range(5):  # it may be a short while
+        await scene.looks_twice()
+    assert scene.status.problems != ()
+    assert sorted(fleet.observations) == ["a", "b"]
+    scene.plane.clock.now += 11
+    await until(lambda: not fleet.observations, within=PATIENCE)
+    assert scene.status.problems == ()
 
-    asyncio.run(work())
+
+async def test_one_that_is_terminating_and_gone_before_anybody_looks_has_not_vanished(
+    scene: Discovered,
+) -> None:
+    await scene.finds("a")
+    scene.tell(at("a", ends=True))
+    scene.tell()  # no other task has run meanwhile
+    await scene.serves()
 
 
-def test_a_pods_start_counts_from_when_it_was_named_without_being_ready(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"))
-            await scene.serves("a")
-            scene.plane.clock.now = 5000.0
-            source.tell(at("a"), at("b"), replace(at("c"), is_serving=False))
-            await scene.serves("a", "b", "c")
-            seen = scene.plane.fleet.observations
-            assert (seen["a"].joined_at, seen["a"].wished_at) == (None, None)
-            assert (seen["b"].joined_at, seen["b"].wished_at) == (5000.0, None)
-            assert (seen["c"].joined_at, seen["c"].wished_at) == (5000.0, 5000.0)
+async def test_one_that_vanished_leaves_when_that_is_believed(scene: Discovered) -> None:
+    await scene.finds("a", "b")
+    scene.tell("a")
+    await scene.looks_twice()
+    assert scene.called == ("a", "b")
+    scene.plane.clock.now += 2
+    await scene.serves("a")
 
-    asyncio.run(work())
+
+async def test_calls_that_are_in_flight_on_one_that_leaves_are_waited_for(
+    scene: Discovered,
+) -> None:
+    await scene.finds("a", "b")
+    scene.counts = [{"b": 2}] * 5
+    scene.tell("a", at("b", ends=True))
+    await scene.serves("a")
+    assert scene.counts == []
+    assert set(scene.looks) == {("a",)}
+
+
+async def test_one_that_comes_back_while_it_is_on_its_way_out_stays(scene: Discovered) -> None:
+    await scene.finds("a", "b")
+    scene.counts = [{"b": 2}] * 1000
+    scene.tell("a", at("b", ends=True))
+    await until(lambda: scene.called == ("a",), within=PATIENCE)
+    await scene.finds("a", "b")
+    assert not scene.tritons["b"].closed
+
+
+async def test_a_pods_start_counts_from_when_it_was_named_without_being_ready(
+    scene: Discovered,
+) -> None:
+    await scene.finds("a")
+    scene.plane.clock.now = 5000.0
+    scene.tell("a", "b", replace(at("c"), is_serving=False))
+    await scene.serves("a", "b", "c")
+    seen = scene.plane.fleet.observations
+    assert (seen["a"].joined_at, seen["a"].wished_at) == (None, None)
+    assert (seen["b"].joined_at, seen["b"].wished_at) == (5000.0, None)
+    assert (seen["c"].joined_at, seen["c"].wished_at) == (5000.0, 5000.0)
 
 
 # --- what is said --------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_is_said_once_and_again_when_it_comes_back(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_what_is_wrong_is_said_once_and_again_when_it_comes_back(
+    scene: Discovered, caplog: pytest.LogCaptureFixture
 ) -> None:
     def warnings() -> list[str]:
         return [one.getMessage() for one in caplog.records if one.name == "servegate.discovery"]
 
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(at("a"), problems=("odd",))
-            await scene.serves("a")
-            source.tell(at("a"), at("b"), problems=("odd",))
-            await scene.serves("a", "b")
-            assert warnings() == ["k: odd"]
-            source.tell(at("a"), at("b"))
-            await until(lambda: scene.status.problems == ())
-            await scene.looks_twice()
-            source.tell(at("a"), at("b"), problems=("odd",))
-            await until(lambda: len(warnings()) == 2)
-            for _ in range(3):
-                source.fail("away")
-            source.recover()
-            assert warnings()[2:] == ["away; the last list of k stays active", "k answers again"]
-
-    with caplog.at_level(logging.INFO, "servegate.discovery"):
-        asyncio.run(work())
+    caplog.set_level(logging.INFO, "servegate.discovery")
+    for names in (("a",), ("a", "b")):
+        scene.tell(*names, problems=("odd",))
+        await scene.serves(*names)
+    assert warnings() == ["k: odd"]
+    scene.tell("a", "b")
+    await until(lambda: scene.status.problems == ())
+    await scene.looks_twice()
+    scene.tell("a", "b", problems=("odd",))
+    await until(lambda: len(warnings()) == 2)
+    for _ in range(3):
+        scene.source.fail("away")
+    scene.source.recover()
+    assert warnings()[2:] == ["away; the last list of k stays active", "k answers again"]
 
 
-def numbers(metrics: Mapping[str, Metric], name: str) -> dict[str, float]:
-    samples = metrics[f"servegate_discovery_{name}"].samples
-    return {sample.labels["source"]: sample.value for sample in samples}
+async def test_every_source_has_its_numbers(tmp_path: Path) -> None:
+    async with Discovered(tmp_path, "kd").following() as scene:
+        scene.tell("a", "b", problems=("odd", "even"))
+        found = {
+            one.name: {sample.labels["source"]: sample.value for sample in one.samples}
+            for one in scene.discovering.collect()
+        }
+    assert found["servegate_discovery_up"] == {"k": 1, "d": 0}
+    assert found["servegate_discovery_endpoints"] == {"k": 2, "d": 0}
+    assert found["servegate_discovery_problems"] == {"k": 2, "d": 0}
 
 
-def test_every_source_has_its_numbers(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path, "k", "d")
-        async with scene.following() as source:
-            source.tell(at("a"), at("b"), problems=("odd", "even"))
-            families = {one.name: one for one in scene.discovering.collect()}
-            assert numbers(families, "up") == {"k": 1, "d": 0}
-            assert numbers(families, "endpoints") == {"k": 2, "d": 0}
-            assert numbers(families, "problems") == {"k": 2, "d": 0}
-
-    asyncio.run(work())
-
-
-def test_a_source_is_shown_with_how_long_it_has_been_as_it_is(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            scene.plane.clock.now += 3
-            assert scene.status == SourceStatus(
-                "k", False, 3.0, None, "it has not answered yet", ()
-            )
-            source.tell(at("a"))
-            scene.plane.clock.now += 4
-            assert scene.status == SourceStatus("k", True, 4.0, 1, "", ())
-            source.fail("it is away")
-            source.fail("it is away still")
-            scene.plane.clock.now += 5
-            assert scene.status == SourceStatus("k", False, 5.0, 1, "it is away still", ())
-
-    asyncio.run(work())
+async def test_a_source_is_shown_with_how_long_it_has_been_as_it_is(scene: Discovered) -> None:
+    scene.plane.clock.now += 3
+    assert scene.status == SourceStatus("k", False, 3.0, None, "it has not answered yet", ())
+    scene.tell("a")
+    scene.plane.clock.now += 4
+    assert scene.status == SourceStatus("k", True, 4.0, 1, "", ())
+    scene.source.fail("it is away")
+    scene.source.fail("it is away still")
+    scene.plane.clock.now += 5
+    assert scene.status == SourceStatus("k", False, 5.0, 1, "it is away still", ())
 
 
-def test_where_a_replica_is_is_told_by_whoever_names_it(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Discovered(tmp_path)
-        async with scene.following() as source:
-            source.tell(replace(at("a"), zone="eu-1b"))
-            found = scene.discovering.endpoint("a")
-            assert found is not None and found.zone == "eu-1b"
-            assert scene.discovering.endpoint("b") is None
-
-    asyncio.run(work())
+async def test_where_a_replica_is_is_told_by_whoever_names_it(scene: Discovered) -> None:
+    scene.tell(replace(at("a"), zone="eu-1b"))
+    found = scene.discovering.endpoint("a")
+    assert found is not None and found.zone == "eu-1b"
+    assert scene.discovering.endpoint("b") is None
 
 
-def test_without_a_source_there_is_nothing_to_be_done(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    discovering = Discovering(
-        {},
-        [],
-        fleet=scene.plane.fleet,
-        membership=scene.membership,
-        may_be_empty=lambda: False,
-        clock=scene.plane.clock,
-    )
-    asyncio.run(discovering.run())
-    assert discovering.sources == ()
+async def test_without_a_source_there_is_nothing_to_be_done(tmp_path: Path) -> None:
+    scene = Discovered(tmp_path, "")
+    await scene.discovering.run()
+    assert scene.discovering.sources == ()

@@ -1,6 +1,5 @@
 """Flavours on replicas: chosen by what is known of the machine, and given up when they fail."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -102,17 +101,13 @@ def test_when_a_flavour_does_not_load_the_next_is_tried_at_once_and_that_is_told
     )
 
 
-def test_a_flavour_that_answers_wrongly_gives_way_before_it_is_called(tmp_path: Path) -> None:
+async def test_a_flavour_that_answers_wrongly_gives_way_before_it_is_called(tmp_path: Path) -> None:
     one, triton = scene(tmp_path, GPU, several())
     one.proof.wrong = {1: "output 'y' is off"}
-
-    async def scenario() -> None:
-        await one.round()
-        assert targets(one) == {}
-        one.proof.wrong = {}
-        await one.round()
-
-    asyncio.run(scenario())
+    await one.round()
+    assert targets(one) == {}
+    one.proof.wrong = {}
+    await one.round()
     assert triton.forms == ["fast", "base"]
     assert targets(one) == {1: ("m", ("a",))}
     assert "output 'y' is off" in one.plane.models.get("m").problems[0]
@@ -160,17 +155,15 @@ def test_a_failed_flavour_is_tried_again_when_somebody_loads_the_model(tmp_path:
     assert triton.forms == ["fast", "base", "fast"]
 
 
-def test_a_command_to_load_is_settled_only_when_the_next_flavour_was_tried(tmp_path: Path) -> None:
+async def test_a_command_to_load_is_settled_only_when_the_next_flavour_was_tried(
+    tmp_path: Path,
+) -> None:
     one, triton = scene(tmp_path, GPU, several(), refuses=("fast",))
-
-    async def scenario() -> None:
-        one.keeper.load_again("m")
-        await one.round()
-        assert (triton.forms, one.keeper.is_settled("m")) == (["fast"], False)
-        await one.round()
-        assert (triton.forms, one.keeper.is_settled("m")) == (["fast", "base"], True)
-
-    asyncio.run(scenario())
+    one.keeper.load_again("m")
+    await one.round()
+    assert (triton.forms, one.keeper.is_settled("m")) == (["fast"], False)
+    await one.round()
+    assert (triton.forms, one.keeper.is_settled("m")) == (["fast", "base"], True)
 
 
 def test_a_replica_that_comes_back_empty_tries_everything_anew(tmp_path: Path) -> None:

@@ -132,73 +132,56 @@ def test_a_difference_is_told_field_by_field(old: Any, new: Any, lines: list[str
     assert [str(one) for one in differences(old, new)] == lines
 
 
-def test_the_newest_changes_come_first_of_all_or_of_some(scene: Scene) -> None:
-    async def scenario() -> None:
-        first, second = await scene.set("route", "m", split(v1=1), split(v2=1))
-        (third,) = await scene.set("label", "m:stable", {"version": 1})
-        assert [one.number for one in await scene.history.all()] == [third, second, first]
-        found = await scene.history.all(kind="route", key="m", before=second, limit=5)
-        assert [(one.number, one.before, one.after) for one in found] == [
-            (first, None, split(v1=1))
-        ]
-        assert (found[0].at, found[0].author, found[0].thing) == (1.5, "ada", "route m")
-
-    scene.play(scenario)
+async def test_the_newest_changes_come_first_of_all_or_of_some(scene: Scene) -> None:
+    first, second = await scene.set("route", "m", split(v1=1), split(v2=1))
+    (third,) = await scene.set("label", "m:stable", {"version": 1})
+    assert [one.number for one in await scene.history.all()] == [third, second, first]
+    found = await scene.history.all(kind="route", key="m", before=second, limit=5)
+    assert [(one.number, one.before, one.after) for one in found] == [(first, None, split(v1=1))]
+    assert (found[0].at, found[0].author, found[0].thing) == (1.5, "ada", "route m")
 
 
 @pytest.mark.parametrize("number", [-1, 0, 99, 2**63, 10**30])
-def test_a_revision_that_there_is_not_is_unknown(scene: Scene, number: int) -> None:
-    async def scenario() -> None:
-        await scene.set("route", "m", split(v1=1))
-        with pytest.raises(UnknownRevision):
-            await scene.history.get(number)
-        assert len(await scene.history.all(before=max(number, 99))) == 1
-
-    scene.play(scenario)
+async def test_a_revision_that_there_is_not_is_unknown(scene: Scene, number: int) -> None:
+    await scene.set("route", "m", split(v1=1))
+    with pytest.raises(UnknownRevision):
+        await scene.history.get(number)
+    assert len(await scene.history.all(before=max(number, 99))) == 1
 
 
-def test_a_revision_is_compared_with_what_was_before_or_with_another(scene: Scene) -> None:
-    async def scenario() -> None:
-        one, two, three = await scene.set("route", "m", split(v1=1), split(v1=2), split(v1=3))
-        (other,) = await scene.set("route", "x", split(v1=1))
-        assert [str(line) for line in await scene.history.diff(two)] == ["split.1: 1 → 2"]
-        assert [str(line) for line in await scene.history.diff(one, three)] == ["split.1: 1 → 3"]
-        assert await scene.history.diff(one, one) == ()
-        with pytest.raises(Invalid, match=r"changed route m, .* changed route x"):
-            await scene.history.diff(one, other)
-
-    scene.play(scenario)
+async def test_a_revision_is_compared_with_what_was_before_or_with_another(scene: Scene) -> None:
+    one, two, three = await scene.set("route", "m", split(v1=1), split(v1=2), split(v1=3))
+    (other,) = await scene.set("route", "x", split(v1=1))
+    assert [str(line) for line in await scene.history.diff(two)] == ["split.1: 1 → 2"]
+    assert [str(line) for line in await scene.history.diff(one, three)] == ["split.1: 1 → 3"]
+    assert await scene.history.diff(one, one) == ()
+    with pytest.raises(Invalid, match=r"changed route m, .* changed route x"):
+        await scene.history.diff(one, other)
 
 
-def test_no_answer_shows_the_digest_of_a_key(scene: Scene) -> None:
-    async def scenario() -> None:
-        first, second = await scene.set(
-            "key", "3f", {"digest": "d1", "role": "admin"}, {"digest": "d1", "revoked": True}
-        )
-        for number in (first, second):
-            told = f"{await scene.history.get(number)} {await scene.history.diff(number)}"
-            assert "d1" not in told and "digest" not in told
-        assert "digest" not in str(await scene.history.all())
-
-    scene.play(scenario)
+async def test_no_answer_shows_the_digest_of_a_key(scene: Scene) -> None:
+    first, second = await scene.set(
+        "key", "3f", {"digest": "d1", "role": "admin"}, {"digest": "d1", "revoked": True}
+    )
+    for number in (first, second):
+        told = f"{await scene.history.get(number)} {await scene.history.diff(number)}"
+        assert "d1" not in told and "digest" not in told
+    assert "digest" not in str(await scene.history.all())
 
 
-def test_a_route_goes_back_as_a_new_change_of_today(scene: Scene) -> None:
-    async def scenario() -> None:
-        first, second = await scene.set("route", "m", split(v1=100), split(v2=100))
-        written = await scene.history.restore(first, By("eve", "too slow", etag(second)))
-        entry = (await scene.store.read())["route", "m"]
-        assert (entry.body, entry.etag) == (split(v1=100), written.etag)
-        newest = (await scene.history.all())[0]
-        assert (newest.author, newest.reason, newest.before) == (
-            "eve",
-            f"restored revision {first}: too slow",
-            split(v2=100),
-        )
-        with pytest.raises(PreconditionFailed):
-            await scene.history.restore(second, By("eve", "", etag(second)))
-
-    scene.play(scenario)
+async def test_a_route_goes_back_as_a_new_change_of_today(scene: Scene) -> None:
+    first, second = await scene.set("route", "m", split(v1=100), split(v2=100))
+    written = await scene.history.restore(first, By("eve", "too slow", etag(second)))
+    entry = (await scene.store.read())["route", "m"]
+    assert (entry.body, entry.etag) == (split(v1=100), written.etag)
+    newest = (await scene.history.all())[0]
+    assert (newest.author, newest.reason, newest.before) == (
+        "eve",
+        f"restored revision {first}: too slow",
+        split(v2=100),
+    )
+    with pytest.raises(PreconditionFailed):
+        await scene.history.restore(second, By("eve", "", etag(second)))
 
 
 @pytest.mark.parametrize(
@@ -213,27 +196,21 @@ def test_a_route_goes_back_as_a_new_change_of_today(scene: Scene) -> None:
         ("serving", "m", None, ("load", "m", None)),
     ],
 )
-def test_each_kind_goes_back_by_its_own_command(
+async def test_each_kind_goes_back_by_its_own_command(
     scene: Scene, kind: str, key: str, body: Any, asked: tuple[Any, ...]
 ) -> None:
-    async def scenario() -> None:
-        _, number, _ = await scene.set(kind, key, {"version": 1}, body, {"version": 2})
-        await scene.history.restore(number, BY)
-        assert scene.commands.asked == [asked]
-
-    scene.play(scenario)
+    _, number, _ = await scene.set(kind, key, {"version": 1}, body, {"version": 2})
+    await scene.history.restore(number, BY)
+    assert scene.commands.asked == [asked]
 
 
-def test_what_is_served_goes_back_only_from_the_state_that_was_seen(scene: Scene) -> None:
-    async def scenario() -> None:
-        first, second = await scene.set(SERVING, "m", {"unloaded": True}, {"config": "{}"})
-        with pytest.raises(PreconditionFailed):
-            await scene.history.restore(first, By("eve", "", etag(first)))
-        assert scene.commands.asked == []
-        written = await scene.history.restore(first, By("eve", "", etag(second)))
-        assert written == Written(9, etag(second))  # the stand-in writes nothing
-
-    scene.play(scenario)
+async def test_what_is_served_goes_back_only_from_the_state_that_was_seen(scene: Scene) -> None:
+    first, second = await scene.set(SERVING, "m", {"unloaded": True}, {"config": "{}"})
+    with pytest.raises(PreconditionFailed):
+        await scene.history.restore(first, By("eve", "", etag(first)))
+    assert scene.commands.asked == []
+    written = await scene.history.restore(first, By("eve", "", etag(second)))
+    assert written == Written(9, etag(second))  # the stand-in writes nothing
 
 
 @pytest.mark.parametrize(
@@ -250,53 +227,44 @@ def test_what_is_served_goes_back_only_from_the_state_that_was_seen(scene: Scene
         ("route", "m", None, "a route cannot be removed"),
     ],
 )
-def test_what_cannot_go_back_is_refused_with_the_reason(
+async def test_what_cannot_go_back_is_refused_with_the_reason(
     scene: Scene, kind: str, key: str, body: Any, why: str
 ) -> None:
-    async def scenario() -> None:
-        number, _ = [
-            await scene.store.apply(StoreEdit(kind, key, each, "ada")) for each in (body, {"x": 1})
-        ]
-        with pytest.raises(Invalid, match=why):
-            await scene.history.restore(number, BY)
-        assert scene.commands.asked == []
-
-    scene.play(scenario)
+    number, _ = [
+        await scene.store.apply(StoreEdit(kind, key, each, "ada")) for each in (body, {"x": 1})
+    ]
+    with pytest.raises(Invalid, match=why):
+        await scene.history.restore(number, BY)
+    assert scene.commands.asked == []
 
 
-def test_the_bad_revision_is_undone_and_not_restored(scene: Scene) -> None:
-    async def scenario() -> None:
-        _, bad = await scene.set("route", "m", split(v1=100), split(v2=100))
-        assert await scene.history.restore(bad, BY) is None
-        assert scene.commands.asked == []
-        written = await scene.history.undo(bad, BY)
-        entry = (await scene.store.read())["route", "m"]
-        assert written is not None
-        assert (entry.body, entry.etag) == (split(v1=100), written.etag)
-        newest = (await scene.history.all())[0]
-        assert newest.reason == f"undid revision {bad}: too slow"
-        await scene.history.undo(newest.number, BY)
-        assert (await scene.store.read())["route", "m"].body == split(v2=100)
-
-    scene.play(scenario)
+async def test_the_bad_revision_is_undone_and_not_restored(scene: Scene) -> None:
+    _, bad = await scene.set("route", "m", split(v1=100), split(v2=100))
+    assert await scene.history.restore(bad, BY) is None
+    assert scene.commands.asked == []
+    written = await scene.history.undo(bad, BY)
+    entry = (await scene.store.read())["route", "m"]
+    assert written is not None
+    assert (entry.body, entry.etag) == (split(v1=100), written.etag)
+    newest = (await scene.history.all())[0]
+    assert newest.reason == f"undid revision {bad}: too slow"
+    await scene.history.undo(newest.number, BY)
+    assert (await scene.store.read())["route", "m"].body == split(v2=100)
 
 
-def test_an_undo_is_refused_where_later_changes_are_built_on_it(scene: Scene) -> None:
-    async def scenario() -> None:
-        first, bad, later = await scene.set(
-            "route", "m", split(v1=100), split(v1=60, v2=40), split(v1=50, v2=50)
-        )
-        with pytest.raises(LaterChanges) as refused:
-            await scene.history.undo(bad, BY)
-        assert refused.value.why == f"revision {later} by ada: split.1: 60 → 50; split.2: 40 → 50"
-        assert refused.value.try_this == (
-            f"servegate history undo {later} first, or servegate history restore {first}"
-        )
-        assert scene.commands.asked == []
-        await scene.history.restore(first, BY)
-        assert scene.commands.asked[0][:2] == ("route", "m")
-
-    scene.play(scenario)
+async def test_an_undo_is_refused_where_later_changes_are_built_on_it(scene: Scene) -> None:
+    first, bad, later = await scene.set(
+        "route", "m", split(v1=100), split(v1=60, v2=40), split(v1=50, v2=50)
+    )
+    with pytest.raises(LaterChanges) as refused:
+        await scene.history.undo(bad, BY)
+    assert refused.value.why == f"revision {later} by ada: split.1: 60 → 50; split.2: 40 → 50"
+    assert refused.value.try_this == (
+        f"servegate history undo {later} first, or servegate history restore {first}"
+    )
+    assert scene.commands.asked == []
+    await scene.history.restore(first, BY)
+    assert scene.commands.asked[0][:2] == ("route", "m")
 
 
 @pytest.mark.parametrize(
@@ -312,24 +280,18 @@ def test_an_undo_is_refused_where_later_changes_are_built_on_it(scene: Scene) ->
         ([{"pool": "a"}, None], 1, ("", "a")),
     ],
 )
-def test_an_undo_leaves_later_changes_of_other_fields(
+async def test_an_undo_leaves_later_changes_of_other_fields(
     scene: Scene, bodies: list[Any], number: int, asked: tuple[str, str]
 ) -> None:
-    async def scenario() -> None:
-        made = await scene.set("model", "m", *bodies)
-        await scene.set("model", "x", {"pool": "z"})
-        await scene.history.undo(made[number], BY)
-        assert scene.commands.asked == [("model", "m", *asked)]
-
-    scene.play(scenario)
+    made = await scene.set("model", "m", *bodies)
+    await scene.set("model", "x", {"pool": "z"})
+    await scene.history.undo(made[number], BY)
+    assert scene.commands.asked == [("model", "m", *asked)]
 
 
-def test_an_undo_holds_only_for_the_state_that_it_was_decided_on(scene: Scene) -> None:
-    async def scenario() -> None:
-        _, bad = await scene.set("route", "m", split(v1=100), split(v2=100))
-        way = await scene.history.undoing(bad)
-        await scene.set("route", "m", split(v3=100))
-        with pytest.raises(PreconditionFailed):
-            await scene.history.take(way, BY)
-
-    scene.play(scenario)
+async def test_an_undo_holds_only_for_the_state_that_it_was_decided_on(scene: Scene) -> None:
+    _, bad = await scene.set("route", "m", split(v1=100), split(v2=100))
+    way = await scene.history.undoing(bad)
+    await scene.set("route", "m", split(v3=100))
+    with pytest.raises(PreconditionFailed):
+        await scene.history.take(way, BY)

@@ -1,6 +1,5 @@
 """Lending: what happens on a replica that somebody measures on, and when it comes back."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -29,68 +28,53 @@ def called(scene: Scene) -> tuple[str, ...]:
     return scene.plane.publisher.snapshot.models["m"].targets[1].replicas
 
 
-def test_calls_go_elsewhere_and_its_keeper_rests_until_it_is_back(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path, "b", "c")
-        scene.triton.asked.clear()
-        async with scene.keeper.lending.lent("m"):
-            assert called(scene) == ("b", "c")
-            assert scene.keeper.lending.turn.locked()
-            assert scene.triton.asked == []
-        assert scene.triton.asked == ["load m"]
-        assert scene.keeper.lending.is_back("m")
-        assert called(scene) == ("a", "b", "c")
-        await scene.round()
-        assert scene.triton.asked == ["load m"]
-
-    asyncio.run(work())
-
-
-def test_one_that_the_others_cannot_do_without_is_not_lent(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path)
-        with pytest.raises(NoSpare, match="cannot be taken out of rotation"):
-            async with scene.keeper.lending.lent("m"):
-                pass
-        assert called(scene) == ("a",)
-
-    asyncio.run(work())
-
-
-def test_what_cannot_be_loaded_again_is_tried_later_as_any_load(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path, "b", "c")
-        async with scene.keeper.lending.lent("m"):
-            scene.triton.is_up = False
-        assert not scene.keeper.lending.is_back("m")
-        scene.triton.is_up = True
-        scene.triton.asked.clear()
-        await scene.round()
-        assert scene.triton.asked == ["load m"]
-        assert scene.keeper.lending.is_back("m")
-
-    asyncio.run(work())
-
-
-def test_a_control_plane_that_died_meanwhile_is_healed_by_the_next(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path, "b", "c")
-        scene.use(scene.proof)  # the next one, which knows nothing of what is configured there
-        scene.keeper.lending.reclaim("m")
-        await scene.plane.publisher.refresh()
+async def test_calls_go_elsewhere_and_its_keeper_rests_until_it_is_back(tmp_path: Path) -> None:
+    scene = await begun(tmp_path, "b", "c")
+    scene.triton.asked.clear()
+    async with scene.keeper.lending.lent("m"):
         assert called(scene) == ("b", "c")
-        scene.triton.asked.clear()
-        await scene.round()
-        assert scene.triton.asked == ["load m"]
-        assert called(scene) == ("a", "b", "c")
+        assert scene.keeper.lending.turn.locked()
+        assert scene.triton.asked == []
+    assert scene.triton.asked == ["load m"]
+    assert scene.keeper.lending.is_back("m")
+    assert called(scene) == ("a", "b", "c")
+    await scene.round()
+    assert scene.triton.asked == ["load m"]
 
-    asyncio.run(work())
+
+async def test_one_that_the_others_cannot_do_without_is_not_lent(tmp_path: Path) -> None:
+    scene = await begun(tmp_path)
+    with pytest.raises(NoSpare, match="cannot be taken out of rotation"):
+        async with scene.keeper.lending.lent("m"):
+            pass
+    assert called(scene) == ("a",)
 
 
-def test_others_of_the_pool_take_their_turns_while_one_is_lent(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = await begun(tmp_path, "b", "c", "d")
-        async with scene.keeper.lending.lent("m"), scene.plane.steering.away("b"):
-            assert called(scene) == ("c", "d")
+async def test_what_cannot_be_loaded_again_is_tried_later_as_any_load(tmp_path: Path) -> None:
+    scene = await begun(tmp_path, "b", "c")
+    async with scene.keeper.lending.lent("m"):
+        scene.triton.is_up = False
+    assert not scene.keeper.lending.is_back("m")
+    scene.triton.is_up = True
+    scene.triton.asked.clear()
+    await scene.round()
+    assert scene.triton.asked == ["load m"]
+    assert scene.keeper.lending.is_back("m")
 
-    asyncio.run(work())
+
+async def test_a_control_plane_that_died_meanwhile_is_healed_by_the_next(tmp_path: Path) -> None:
+    scene = await begun(tmp_path, "b", "c")
+    scene.use(scene.proof)  # the next one, which knows nothing of what is configured there
+    scene.keeper.lending.reclaim("m")
+    await scene.plane.publisher.refresh()
+    assert called(scene) == ("b", "c")
+    scene.triton.asked.clear()
+    await scene.round()
+    assert scene.triton.asked == ["load m"]
+    assert called(scene) == ("a", "b", "c")
+
+
+async def test_others_of_the_pool_take_their_turns_while_one_is_lent(tmp_path: Path) -> None:
+    scene = await begun(tmp_path, "b", "c", "d")
+    async with scene.keeper.lending.lent("m"), scene.plane.steering.away("b"):
+        assert called(scene) == ("c", "d")

@@ -44,93 +44,74 @@ class Scene:
         return self.published
 
 
-def test_what_comes_while_a_snapshot_is_compiled_is_in_the_next(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Scene(tmp_path)
-        published = await asyncio.gather(*(scene.tell(version) for version in range(1, 101)))
-        assert scene.built == [1, 100]
-        assert published[0] >= 1 and set(published[1:]) == {100}
-
-    asyncio.run(work())
+async def test_what_comes_while_a_snapshot_is_compiled_is_in_the_next(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    published = await asyncio.gather(*(scene.tell(version) for version in range(1, 101)))
+    assert scene.built == [1, 100]
+    assert published[0] >= 1 and set(published[1:]) == {100}
 
 
-def test_nobody_hears_that_news_are_published_before_they_are(tmp_path: Path) -> None:
+async def test_nobody_hears_that_news_are_published_before_they_are(tmp_path: Path) -> None:
     async def one(scene: Scene, version: int) -> None:
         await asyncio.sleep(version % 7 / 1000)
         before = scene.version = max(scene.version, version)
         await scene.publisher.refresh()
         assert scene.published >= before
 
-    async def work() -> None:
-        scene = Scene(tmp_path)
-        await asyncio.gather(*(one(scene, version) for version in range(1, 60)))
-        assert len(scene.built) < 59
-
-    asyncio.run(work())
+    scene = Scene(tmp_path)
+    await asyncio.gather(*(one(scene, version) for version in range(1, 60)))
+    assert len(scene.built) < 59
 
 
-def test_one_that_is_cancelled_keeps_nobody_from_being_published(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Scene(tmp_path)
-        first, second, third = (asyncio.create_task(scene.tell(one)) for one in (1, 2, 3))
-        await asyncio.sleep(0)
-        first.cancel()
-        second.cancel()
-        assert await third == 3
-
-    asyncio.run(work())
+async def test_one_that_is_cancelled_keeps_nobody_from_being_published(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    first, second, third = (asyncio.create_task(scene.tell(one)) for one in (1, 2, 3))
+    await asyncio.sleep(0)
+    first.cancel()
+    second.cancel()
+    assert await third == 3
 
 
-def test_a_snapshot_that_could_not_be_compiled_is_compiled_by_the_next_who_asks(
+async def test_a_snapshot_that_could_not_be_compiled_is_compiled_by_the_next_who_asks(
     tmp_path: Path,
 ) -> None:
-    async def work() -> None:
-        scene = Scene(tmp_path)
-        scene.is_broken = True
-        with pytest.raises(RuntimeError):
-            await scene.tell(1)
-        scene.is_broken = False
-        assert await scene.tell(2) == 2
-
-    asyncio.run(work())
-
-
-def test_after_a_snapshot_that_took_long_it_rests_for_a_multiple_of_that(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Scene(tmp_path)
-        scene.takes = 0.5
+    scene = Scene(tmp_path)
+    scene.is_broken = True
+    with pytest.raises(RuntimeError):
         await scene.tell(1)
-        telling = asyncio.create_task(scene.tell(2))
-        await scene.ticks.asked()
-        assert scene.ticks.lengths == [pytest.approx(REST * 0.5)]
-        assert scene.built == [1]
-        scene.clock.now += REST * 0.5
-        scene.ticks.tick()
-        assert await telling == 2
-
-    asyncio.run(work())
+    scene.is_broken = False
+    assert await scene.tell(2) == 2
 
 
-def test_what_comes_after_that_time_is_published_at_once(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Scene(tmp_path)
-        scene.takes = 0.5
-        await scene.tell(1)
-        scene.clock.now += REST * 0.5
-        assert await scene.tell(2) == 2
-        assert scene.ticks.lengths == []
+async def test_after_a_snapshot_that_took_long_it_rests_for_a_multiple_of_that(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path)
+    scene.takes = 0.5
+    await scene.tell(1)
+    telling = asyncio.create_task(scene.tell(2))
+    await scene.ticks.asked()
+    assert scene.ticks.lengths == [pytest.approx(REST * 0.5)]
+    assert scene.built == [1]
+    scene.clock.now += REST * 0.5
+    scene.ticks.tick()
+    assert await telling == 2
 
-    asyncio.run(work())
+
+async def test_what_comes_after_that_time_is_published_at_once(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.takes = 0.5
+    await scene.tell(1)
+    scene.clock.now += REST * 0.5
+    assert await scene.tell(2) == 2
+    assert scene.ticks.lengths == []
 
 
-def test_a_snapshot_is_written_once_for_all_workers(tmp_path: Path) -> None:
-    async def work() -> None:
-        scene = Scene(tmp_path)
-        await scene.tell(1)
-        publisher = scene.publisher
-        assert publisher.written is publisher.written
-        assert Snapshot.from_json(json.loads(publisher.written)) == publisher.snapshot
-        await scene.tell(2)
-        assert Snapshot.from_json(json.loads(publisher.written)) == publisher.snapshot
-
-    asyncio.run(work())
+async def test_a_snapshot_is_written_once_for_all_workers(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    await scene.tell(1)
+    publisher = scene.publisher
+    assert publisher.written is publisher.written
+    assert Snapshot.from_json(json.loads(publisher.written)) == publisher.snapshot
+    await scene.tell(2)
+    assert Snapshot.from_json(json.loads(publisher.written)) == publisher.snapshot

@@ -69,19 +69,15 @@ def test_nothing_goes_before_the_whole_fleet_was_looked_at(tmp_path: Path) -> No
     assert scene.triton.held == {"m": {2}}
 
 
-def test_nothing_goes_while_a_worker_may_still_call_it(tmp_path: Path) -> None:
+async def test_nothing_goes_while_a_worker_may_still_call_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     folder = write_model(scene.repository)
     publisher = scene.plane.publisher
-
-    async def scenario() -> None:
-        await scene.round()
-        await publisher.poll("worker-0", publisher.snapshot.generation, 0)
-        folder.rename(scene.repository / ".m")
-        await publisher.close()  # nobody waits any longer for the worker to follow
-        await scene.round()
-
-    asyncio.run(scenario())
+    await scene.round()
+    await publisher.poll("worker-0", publisher.snapshot.generation, 0)
+    folder.rename(scene.repository / ".m")
+    await publisher.close()  # nobody waits any longer for the worker to follow
+    await scene.round()
     assert publisher.snapshot.models == {}
     assert scene.triton.held == {"m": {1, 2}}
 
@@ -92,16 +88,12 @@ def test_models_that_the_repository_never_had_are_left_alone(tmp_path: Path) -> 
     assert scene.play(nothing) == []
 
 
-def test_the_keeper_works_by_itself_and_closes_its_connection(tmp_path: Path) -> None:
+async def test_the_keeper_works_by_itself_and_closes_its_connection(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     write_model(scene.repository)
-
-    async def scenario() -> None:
-        await scene.plane.inventory.scan()
-        running = asyncio.create_task(scene.keeper.run())
-        await until(lambda: bool(scene.triton.held))
-        running.cancel()
-        await asyncio.wait([running])
-
-    asyncio.run(scenario())
+    await scene.plane.inventory.scan()
+    running = asyncio.create_task(scene.keeper.run())
+    await until(lambda: bool(scene.triton.held))
+    running.cancel()
+    await asyncio.wait([running])
     assert (scene.triton.held, scene.triton.closed) == ({"m": {1, 2}}, True)

@@ -124,7 +124,7 @@ def test_what_has_to_go_goes_although_the_replica_may_not_load(tmp_path: Path) -
     assert scene.fleet.waiting == {}
 
 
-def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1), others=("b",))
     scene.fleet.saw("b", {})
 
@@ -133,24 +133,20 @@ def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> 
         await asyncio.Event().wait()
 
     scene.triton.load = hang  # type: ignore[method-assign]
-
-    async def scenario() -> None:
-        await scene.keeper.observe()
-        keeping = asyncio.create_task(scene.keeper.reconcile())
-        await until(lambda: not scene.triton.is_up)
-        await scene.keeper.observe()
-        scene.plane.clock.now += HUNG - 1
-        await scene.keeper.observe()
-        assert scene.fleet.steered == {"a"}
-        scene.plane.clock.now += 2
-        await scene.keeper.observe()
-        await keeping
-
-    asyncio.run(scenario())
+    await scene.keeper.observe()
+    keeping = asyncio.create_task(scene.keeper.reconcile())
+    await until(lambda: not scene.triton.is_up)
+    await scene.keeper.observe()
+    scene.plane.clock.now += HUNG - 1
+    await scene.keeper.observe()
+    assert scene.fleet.steered == {"a"}
+    scene.plane.clock.now += 2
+    await scene.keeper.observe()
+    await keeping
     assert scene.fleet.steered == set()
 
 
-def test_nobody_waits_for_a_load_of_what_was_removed_meanwhile(tmp_path: Path) -> None:
+async def test_nobody_waits_for_a_load_of_what_was_removed_meanwhile(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1), others=("b",))
     scene.fleet.saw("b", {})
     begun = asyncio.Event()
@@ -160,19 +156,15 @@ def test_nobody_waits_for_a_load_of_what_was_removed_meanwhile(tmp_path: Path) -
         await asyncio.Event().wait()
 
     scene.triton.load = hang  # type: ignore[method-assign]
-
-    async def scenario() -> None:
-        await scene.keeper.observe()
-        keeping = asyncio.create_task(scene.keeper.reconcile())
-        await begun.wait()
-        await scene.keeper.observe()
-        assert scene.fleet.steered == {"a"}
-        Registry(scene).publish(version("m", 1, state=VersionState.RETIRED))
-        await scene.plane.inventory.scan()
-        await scene.keeper.observe()
-        await keeping
-
-    asyncio.run(scenario())
+    await scene.keeper.observe()
+    keeping = asyncio.create_task(scene.keeper.reconcile())
+    await begun.wait()
+    await scene.keeper.observe()
+    assert scene.fleet.steered == {"a"}
+    Registry(scene).publish(version("m", 1, state=VersionState.RETIRED))
+    await scene.plane.inventory.scan()
+    await scene.keeper.observe()
+    await keeping
     assert scene.fleet.steered == set()
     assert scene.fleet.failures == {}
 

@@ -1,6 +1,5 @@
 """The keeper and published versions: delivered, loaded, proven, and only then called."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,29 +98,21 @@ def test_a_version_that_answers_wrongly_gets_no_calls_and_is_tried_again(tmp_pat
     assert set(targets(scene)) == {1, 2}
 
 
-def test_what_turns_out_wrong_later_gets_no_calls_and_is_loaded_anew(tmp_path: Path) -> None:
+async def test_what_turns_out_wrong_later_gets_no_calls_and_is_loaded_anew(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1))
-
-    async def scenario() -> None:
-        await scene.round()
-        await scene.keeper.found(version("m", 1), "output 'y' is off")
-        assert targets(scene) == {}
-        await scene.round()
-
-    asyncio.run(scenario())
+    await scene.round()
+    await scene.keeper.found(version("m", 1), "output 'y' is off")
+    assert targets(scene) == {}
+    await scene.round()
     assert scene.triton.asked == ["load m", "unload m", "load m"]
     assert targets(scene) == {1: ("m", ("a",))}
 
 
-def test_what_is_right_again_by_itself_gets_calls_again(tmp_path: Path) -> None:
+async def test_what_is_right_again_by_itself_gets_calls_again(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1))
-
-    async def scenario() -> None:
-        await scene.round()
-        await scene.keeper.found(version("m", 1), "output 'y' is off")
-        await scene.keeper.found(version("m", 1), "")
-
-    asyncio.run(scenario())
+    await scene.round()
+    await scene.keeper.found(version("m", 1), "output 'y' is off")
+    await scene.keeper.found(version("m", 1), "")
     assert targets(scene) == {1: ("m", ("a",))}
 
 
@@ -148,7 +139,7 @@ def test_the_last_version_under_a_name_goes_with_an_unload(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("others", [(), (version("m", 2),)], ids=["unload", "load"])
-def test_what_is_wanted_again_while_it_goes_gets_calls_only_once_it_is_back(
+async def test_what_is_wanted_again_while_it_goes_gets_calls_only_once_it_is_back(
     tmp_path: Path, others: tuple[PublishedVersion, ...]
 ) -> None:
     """Triton still lists what it is unloading; a call that came there would be refused."""
@@ -164,20 +155,17 @@ def test_what_is_wanted_again_while_it_goes_gets_calls_only_once_it_is_back(
         await change(*asked)
         told.append(1 in targets(scene))
 
-    async def scenario() -> None:
-        await scene.round()
-        registry.publish(version("m", 1, state=VersionState.RETIRED), *others)
-        setattr(scene.triton, "load" if others else "unload", changing)
-        await scene.round()
-        setattr(scene.triton, "load" if others else "unload", change)
-        await scene.round()
-
-    asyncio.run(scenario())
+    await scene.round()
+    registry.publish(version("m", 1, state=VersionState.RETIRED), *others)
+    setattr(scene.triton, "load" if others else "unload", changing)
+    await scene.round()
+    setattr(scene.triton, "load" if others else "unload", change)
+    await scene.round()
     assert told and not any(told)
     assert 1 in targets(scene) and 1 in scene.triton.held["m"]
 
 
-def test_what_is_wanted_again_before_it_goes_stays(tmp_path: Path) -> None:
+async def test_what_is_wanted_again_before_it_goes_stays(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1))
     registry = Registry(scene)
 
@@ -186,18 +174,15 @@ def test_what_is_wanted_again_before_it_goes_stays(tmp_path: Path) -> None:
         await scene.plane.publisher.refresh()
         return True
 
-    async def scenario() -> None:
-        await scene.round()
-        registry.publish(version("m", 1, state=VersionState.RETIRED))
-        scene.plane.publisher.in_force = restored  # type: ignore[method-assign]
-        await scene.round()
-
-    asyncio.run(scenario())
+    await scene.round()
+    registry.publish(version("m", 1, state=VersionState.RETIRED))
+    scene.plane.publisher.in_force = restored  # type: ignore[method-assign]
+    await scene.round()
     assert scene.triton.asked == ["load m"]
     assert targets(scene) == {1: ("m", ("a",))}
 
 
-def test_what_cannot_be_unloaded_and_is_wanted_again_gets_calls_again(tmp_path: Path) -> None:
+async def test_what_cannot_be_unloaded_and_is_wanted_again_gets_calls_again(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1))
     registry = Registry(scene)
 
@@ -205,13 +190,10 @@ def test_what_cannot_be_unloaded_and_is_wanted_again_gets_calls_again(tmp_path: 
         registry.publish(version("m", 1))
         raise TritonFailed("it is in use")
 
-    async def scenario() -> None:
-        await scene.round()
-        registry.publish(version("m", 1, state=VersionState.RETIRED))
-        scene.triton.unload = refused  # type: ignore[method-assign]
-        await scene.round()
-
-    asyncio.run(scenario())
+    await scene.round()
+    registry.publish(version("m", 1, state=VersionState.RETIRED))
+    scene.triton.unload = refused  # type: ignore[method-assign]
+    await scene.round()
     assert targets(scene) == {1: ("m", ("a",))}
 
 

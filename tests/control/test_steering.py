@@ -38,7 +38,7 @@ def test_calls_go_elsewhere_while_a_replica_is_away_and_come_back(tmp_path: Path
     assert called(one) == ("a", "b", "c")
 
 
-def test_only_one_replica_of_a_pool_is_away_at_a_time(tmp_path: Path) -> None:
+async def test_only_one_replica_of_a_pool_is_away_at_a_time(tmp_path: Path) -> None:
     one = plane(tmp_path, "a", "b", "c")
     steer, order = steering(one), []
 
@@ -47,16 +47,13 @@ def test_only_one_replica_of_a_pool_is_away_at_a_time(tmp_path: Path) -> None:
             order.append((name, called(one)))
             await go.wait()
 
-    async def scenario() -> None:
-        go = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(work("a", go))
-            tasks.create_task(work("b", go))
-            await until(lambda: bool(order))
-            assert len(order) == 1
-            go.set()
-
-    asyncio.run(scenario())
+    go = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(work("a", go))
+        tasks.create_task(work("b", go))
+        await until(lambda: bool(order))
+        assert len(order) == 1
+        go.set()
     assert order == [("a", ("b", "c")), ("b", ("a", "c"))]
 
 
@@ -156,13 +153,9 @@ def test_calls_of_sequences_are_not_steered_around(tmp_path: Path) -> None:
     assert asyncio.run(scenario()) == ("a", "b")
 
 
-def test_calls_come_back_to_a_replica_whose_work_has_failed(tmp_path: Path) -> None:
+async def test_calls_come_back_to_a_replica_whose_work_has_failed(tmp_path: Path) -> None:
     one = plane(tmp_path, "a", "b", "c")
-
-    async def scenario() -> None:
-        with pytest.raises(RuntimeError):
-            async with steering(one).away("a"):
-                raise RuntimeError
-
-    asyncio.run(scenario())
+    with pytest.raises(RuntimeError):
+        async with steering(one).away("a"):
+            raise RuntimeError
     assert called(one) == ("a", "b", "c")

@@ -27,111 +27,87 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def test_each_blob_is_sent_once_and_empty_files_never(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin()
-        assert await scene.uploads.missing(upload.id) == (
-            IncompleteBlob(digest(DATA), len(DATA), 0),
-            IncompleteBlob(digest(OTHER), len(OTHER), 0),
-        )
-        assert await scene.send(upload) == len(DATA)
-        assert await scene.send(upload, OTHER) == len(OTHER)
-        assert await scene.uploads.missing(upload.id) == ()
-        assert await scene.uploads.require_whole(upload.id) == upload
-        assert set((await scene.stored()).values()) == {DATA, OTHER, b""}
-
-    asyncio.run(scenario())
+async def test_each_blob_is_sent_once_and_empty_files_never(scene: Scene) -> None:
+    upload = await scene.begin()
+    assert await scene.uploads.missing(upload.id) == (
+        IncompleteBlob(digest(DATA), len(DATA), 0),
+        IncompleteBlob(digest(OTHER), len(OTHER), 0),
+    )
+    assert await scene.send(upload) == len(DATA)
+    assert await scene.send(upload, OTHER) == len(OTHER)
+    assert await scene.uploads.missing(upload.id) == ()
+    assert await scene.uploads.require_whole(upload.id) == upload
+    assert set((await scene.stored()).values()) == {DATA, OTHER, b""}
     assert names_in(scene.folder / "staging") == []
 
 
-def test_the_same_model_and_files_are_the_same_upload(scene: Scene) -> None:
-    async def scenario() -> None:
-        first = await scene.begin()
-        scene.wall.now += 60
-        again = await scene.uploads.begin("digits", FILES[::-1], "eve")
-        assert again == replace(first, begun=scene.wall.now)
-        assert (await scene.begin(model="other")).id != first.id
-        assert (await scene.begin(file())).id != first.id
-        assert len(scene.uploads.all()) == 3
-
-    asyncio.run(scenario())
+async def test_the_same_model_and_files_are_the_same_upload(scene: Scene) -> None:
+    first = await scene.begin()
+    scene.wall.now += 60
+    again = await scene.uploads.begin("digits", FILES[::-1], "eve")
+    assert again == replace(first, begun=scene.wall.now)
+    assert (await scene.begin(model="other")).id != first.id
+    assert (await scene.begin(file())).id != first.id
+    assert len(scene.uploads.all()) == 3
 
 
-def test_a_blob_that_any_model_has_brought_is_not_sent_again(scene: Scene) -> None:
-    async def scenario() -> None:
-        await scene.send(await scene.begin(file()))
-        upload = await scene.begin(file(), model="other")
-        assert await scene.uploads.missing(upload.id) == ()
-        assert await scene.uploads.offset(upload.id, digest(DATA)) == len(DATA)
-
-    asyncio.run(scenario())
+async def test_a_blob_that_any_model_has_brought_is_not_sent_again(scene: Scene) -> None:
+    await scene.send(await scene.begin(file()))
+    upload = await scene.begin(file(), model="other")
+    assert await scene.uploads.missing(upload.id) == ()
+    assert await scene.uploads.offset(upload.id, digest(DATA)) == len(DATA)
 
 
-def test_a_blob_goes_on_where_it_ended(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-        assert await scene.send(upload, end=1000) == 1000
-        assert await scene.uploads.offset(upload.id, digest(DATA)) == 1000
-        assert await scene.uploads.missing(upload.id) == (
-            IncompleteBlob(digest(DATA), len(DATA), 1000),
-        )
-        assert await scene.send(upload, start=1000) == len(DATA)
-        assert DATA in (await scene.stored()).values()
-
-    asyncio.run(scenario())
+async def test_a_blob_goes_on_where_it_ended(scene: Scene) -> None:
+    upload = await scene.begin(file())
+    assert await scene.send(upload, end=1000) == 1000
+    assert await scene.uploads.offset(upload.id, digest(DATA)) == 1000
+    assert await scene.uploads.missing(upload.id) == (
+        IncompleteBlob(digest(DATA), len(DATA), 1000),
+    )
+    assert await scene.send(upload, start=1000) == len(DATA)
+    assert DATA in (await scene.stored()).values()
 
 
 @pytest.mark.parametrize("offset", [0, 999, 1001, len(DATA)])
-def test_a_piece_that_starts_elsewhere_is_told_where_the_blob_goes_on(
+async def test_a_piece_that_starts_elsewhere_is_told_where_the_blob_goes_on(
     scene: Scene, offset: int
 ) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-        await scene.send(upload, end=1000)
-        with pytest.raises(WrongOffset) as caught:
-            await scene.uploads.append(upload.id, digest(DATA), offset, pieces(b"x"))
-        assert caught.value.offset == 1000
-
-    asyncio.run(scenario())
+    upload = await scene.begin(file())
+    await scene.send(upload, end=1000)
+    with pytest.raises(WrongOffset) as caught:
+        await scene.uploads.append(upload.id, digest(DATA), offset, pieces(b"x"))
+    assert caught.value.offset == 1000
 
 
-def test_a_blob_that_is_there_goes_on_at_its_end(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin(file())
+async def test_a_blob_that_is_there_goes_on_at_its_end(scene: Scene) -> None:
+    upload = await scene.begin(file())
+    await scene.send(upload)
+    assert await scene.send(upload, start=len(DATA)) == len(DATA)
+    with pytest.raises(WrongOffset) as caught:
         await scene.send(upload)
-        assert await scene.send(upload, start=len(DATA)) == len(DATA)
-        with pytest.raises(WrongOffset) as caught:
-            await scene.send(upload)
-        assert caught.value.offset == len(DATA)
-
-    asyncio.run(scenario())
+    assert caught.value.offset == len(DATA)
 
 
-def test_more_bytes_than_announced_are_refused_and_what_was_right_stays(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-        parts = pieces(DATA[:5000], DATA[5000:] + b"more")
-        with pytest.raises(Invalid):
-            await scene.uploads.append(upload.id, digest(DATA), 0, parts)
-        assert await scene.uploads.offset(upload.id, digest(DATA)) == 5000
-        assert await scene.send(upload, start=5000) == len(DATA)
-
-    asyncio.run(scenario())
+async def test_more_bytes_than_announced_are_refused_and_what_was_right_stays(scene: Scene) -> None:
+    upload = await scene.begin(file())
+    parts = pieces(DATA[:5000], DATA[5000:] + b"more")
+    with pytest.raises(Invalid):
+        await scene.uploads.append(upload.id, digest(DATA), 0, parts)
+    assert await scene.uploads.offset(upload.id, digest(DATA)) == 5000
+    assert await scene.send(upload, start=5000) == len(DATA)
 
 
-def test_bytes_of_another_digest_are_thrown_away(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-        with pytest.raises(DigestMismatch):
-            await scene.uploads.append(upload.id, digest(DATA), 0, pieces(b"x" * len(DATA)))
-        assert await scene.uploads.offset(upload.id, digest(DATA)) == 0
-        assert names_in(scene.folder / "staging") == [] and await scene.stored() == {}
-        assert await scene.send(upload) == len(DATA)
-
-    asyncio.run(scenario())
+async def test_bytes_of_another_digest_are_thrown_away(scene: Scene) -> None:
+    upload = await scene.begin(file())
+    with pytest.raises(DigestMismatch):
+        await scene.uploads.append(upload.id, digest(DATA), 0, pieces(b"x" * len(DATA)))
+    assert await scene.uploads.offset(upload.id, digest(DATA)) == 0
+    assert names_in(scene.folder / "staging") == [] and await scene.stored() == {}
+    assert await scene.send(upload) == len(DATA)
 
 
-def test_two_clients_of_one_blob_take_turns_and_lose_nothing(scene: Scene) -> None:
+async def test_two_clients_of_one_blob_take_turns_and_lose_nothing(scene: Scene) -> None:
     async def client(upload: Upload, size: int) -> None:
         offset = 0
         while offset < len(DATA):
@@ -141,167 +117,137 @@ def test_two_clients_of_one_blob_take_turns_and_lose_nothing(scene: Scene) -> No
             except WrongOffset as error:
                 offset = error.offset
 
-    async def scenario() -> None:
-        upload, other = await scene.begin(file()), await scene.begin(file(), model="other")
-        await asyncio.gather(client(upload, 700), client(upload, 1100), client(other, 64))
-        assert await scene.stored() == {digest(DATA): DATA}
-        assert await scene.uploads.missing(other.id) == ()
-
-    asyncio.run(scenario())
+    upload, other = await scene.begin(file()), await scene.begin(file(), model="other")
+    await asyncio.gather(client(upload, 700), client(upload, 1100), client(other, 64))
+    assert await scene.stored() == {digest(DATA): DATA}
+    assert await scene.uploads.missing(other.id) == ()
 
 
-def test_a_client_that_stalls_does_not_hold_up_another(scene: Scene) -> None:
-    async def scenario() -> None:
-        goes_on = asyncio.Event()
+async def test_a_client_that_stalls_does_not_hold_up_another(scene: Scene) -> None:
+    goes_on = asyncio.Event()
 
-        async def slow() -> AsyncIterator[bytes]:
-            yield DATA[:100]
-            await goes_on.wait()
-            yield DATA[100:]
+    async def slow() -> AsyncIterator[bytes]:
+        yield DATA[:100]
+        await goes_on.wait()
+        yield DATA[100:]
 
-        upload = await scene.begin(file())
-        stalled = asyncio.create_task(scene.uploads.append(upload.id, digest(DATA), 0, slow()))
-        name = f"staging/{digest(DATA)}-{len(DATA)}"
-        await until(lambda: name in names_in(scene.folder))
-        offset = await scene.uploads.offset(upload.id, digest(DATA))
-        assert await scene.send(upload, start=offset) == len(DATA)
-        goes_on.set()
-        with pytest.raises(WrongOffset):
-            await stalled
-        assert await scene.stored() == {digest(DATA): DATA}
-
-    asyncio.run(scenario())
+    upload = await scene.begin(file())
+    stalled = asyncio.create_task(scene.uploads.append(upload.id, digest(DATA), 0, slow()))
+    name = f"staging/{digest(DATA)}-{len(DATA)}"
+    await until(lambda: name in names_in(scene.folder))
+    offset = await scene.uploads.offset(upload.id, digest(DATA))
+    assert await scene.send(upload, start=offset) == len(DATA)
+    goes_on.set()
+    with pytest.raises(WrongOffset):
+        await stalled
+    assert await scene.stored() == {digest(DATA): DATA}
 
 
-def test_what_a_broken_connection_brought_stays(scene: Scene) -> None:
+async def test_what_a_broken_connection_brought_stays(scene: Scene) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield DATA[:3000]
         raise ConnectionResetError
 
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-        with pytest.raises(ConnectionResetError):
-            await scene.uploads.append(upload.id, digest(DATA), 0, broken())
-        assert await scene.send(upload, start=3000) == len(DATA)
-
-    asyncio.run(scenario())
+    upload = await scene.begin(file())
+    with pytest.raises(ConnectionResetError):
+        await scene.uploads.append(upload.id, digest(DATA), 0, broken())
+    assert await scene.send(upload, start=3000) == len(DATA)
 
 
-def test_a_commit_says_what_is_missing(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin()
-        await scene.send(upload, OTHER)
-        await scene.send(upload, end=240)
-        with pytest.raises(Conflict) as caught:
-            await scene.uploads.require_whole(upload.id)
-        assert "1 of 3 blobs" in caught.value.what
-        assert "10000 bytes" in caught.value.why and "1/copy.onnx" in caught.value.why
-
-    asyncio.run(scenario())
+async def test_a_commit_says_what_is_missing(scene: Scene) -> None:
+    upload = await scene.begin()
+    await scene.send(upload, OTHER)
+    await scene.send(upload, end=240)
+    with pytest.raises(Conflict) as caught:
+        await scene.uploads.require_whole(upload.id)
+    assert "1 of 3 blobs" in caught.value.what
+    assert "10000 bytes" in caught.value.why and "1/copy.onnx" in caught.value.why
 
 
-def test_an_upload_and_its_bytes_survive_a_restart(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin()
-        await scene.send(upload, end=1000)
-        scene.restart()
-        assert scene.uploads.all() == (upload,)
-        assert await scene.uploads.offset(upload.id, digest(DATA)) == 1000
-        await scene.send(upload, start=1000)
-        assert (await scene.stored())[digest(DATA)] == DATA
-
-    asyncio.run(scenario())
+async def test_an_upload_and_its_bytes_survive_a_restart(scene: Scene) -> None:
+    upload = await scene.begin()
+    await scene.send(upload, end=1000)
+    scene.restart()
+    assert scene.uploads.all() == (upload,)
+    assert await scene.uploads.offset(upload.id, digest(DATA)) == 1000
+    await scene.send(upload, start=1000)
+    assert (await scene.stored())[digest(DATA)] == DATA
 
 
-def test_an_upload_that_is_forgotten_takes_along_what_no_other_needs(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload, other = await scene.begin(), await scene.begin(file(), model="other")
-        await scene.send(upload, end=1000)
-        await scene.send(upload, OTHER, end=10)
+async def test_an_upload_that_is_forgotten_takes_along_what_no_other_needs(scene: Scene) -> None:
+    upload, other = await scene.begin(), await scene.begin(file(), model="other")
+    await scene.send(upload, end=1000)
+    await scene.send(upload, OTHER, end=10)
+    await scene.uploads.forget(upload.id)
+    await scene.uploads.forget(upload.id)
+    with pytest.raises(UnknownUpload):
+        scene.uploads.get(upload.id)
+    assert names_in(scene.folder) == [
+        f"records/{other.id}.json",
+        f"staging/{digest(DATA)}-{len(DATA)}",
+    ]
+    assert await scene.send(other, start=1000) == len(DATA)
+
+
+async def test_who_sends_to_an_upload_that_is_forgotten_meanwhile_is_told_so(scene: Scene) -> None:
+    upload = await scene.begin(file())
+
+    async def interrupted() -> AsyncIterator[bytes]:
+        yield DATA[:100]
         await scene.uploads.forget(upload.id)
-        await scene.uploads.forget(upload.id)
+        await scene.begin(file())
+        yield DATA[100:]
+
+    with pytest.raises(WrongOffset) as caught:
+        await scene.uploads.append(upload.id, digest(DATA), 0, interrupted())
+    assert caught.value.offset == 0
+    assert await scene.send(upload) == len(DATA)
+    assert await scene.stored() == {digest(DATA): DATA}
+
+
+async def test_a_sweep_drops_what_is_old_and_what_belongs_to_nothing(scene: Scene) -> None:
+    old, kept = await scene.begin(), await scene.begin(file(), model="kept")
+    await scene.send(old, OTHER, end=10)
+    scene.wall.now += 8 * 86400
+    new = await scene.begin(file(OTHER, "1/model.onnx"), model="new")
+    (scene.folder / "records" / "broken.json").write_text("{")
+    (scene.folder / "staging" / "orphan").write_text("x")
+    scene.restart()
+    assert await scene.uploads.sweep({kept.id}) == 3
+    assert {one.id for one in scene.uploads.all()} == {kept.id, new.id}
+    assert await scene.uploads.offset(new.id, digest(OTHER)) == 10
+    assert len(names_in(scene.folder)) == 3
+
+
+async def test_unknown_uploads_and_blobs_are_told_as_such(scene: Scene) -> None:
+    upload = await scene.begin(file())
+    for identity in ("nope", "../../etc/passwd", ""):
         with pytest.raises(UnknownUpload):
-            scene.uploads.get(upload.id)
-        assert names_in(scene.folder) == [
-            f"records/{other.id}.json",
-            f"staging/{digest(DATA)}-{len(DATA)}",
-        ]
-        assert await scene.send(other, start=1000) == len(DATA)
-
-    asyncio.run(scenario())
+            await scene.uploads.missing(identity)
+    with pytest.raises(NotFound):
+        await scene.uploads.append(upload.id, digest(OTHER), 0, pieces(OTHER))
 
 
-def test_who_sends_to_an_upload_that_is_forgotten_meanwhile_is_told_so(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-
-        async def interrupted() -> AsyncIterator[bytes]:
-            yield DATA[:100]
-            await scene.uploads.forget(upload.id)
-            await scene.begin(file())
-            yield DATA[100:]
-
-        with pytest.raises(WrongOffset) as caught:
-            await scene.uploads.append(upload.id, digest(DATA), 0, interrupted())
-        assert caught.value.offset == 0
-        assert await scene.send(upload) == len(DATA)
-        assert await scene.stored() == {digest(DATA): DATA}
-
-    asyncio.run(scenario())
-
-
-def test_a_sweep_drops_what_is_old_and_what_belongs_to_nothing(scene: Scene) -> None:
-    async def scenario() -> None:
-        old, kept = await scene.begin(), await scene.begin(file(), model="kept")
-        await scene.send(old, OTHER, end=10)
-        scene.wall.now += 8 * 86400
-        new = await scene.begin(file(OTHER, "1/model.onnx"), model="new")
-        (scene.folder / "records" / "broken.json").write_text("{")
-        (scene.folder / "staging" / "orphan").write_text("x")
-        scene.restart()
-        assert await scene.uploads.sweep({kept.id}) == 3
-        assert {one.id for one in scene.uploads.all()} == {kept.id, new.id}
-        assert await scene.uploads.offset(new.id, digest(OTHER)) == 10
-        assert len(names_in(scene.folder)) == 3
-
-    asyncio.run(scenario())
-
-
-def test_unknown_uploads_and_blobs_are_told_as_such(scene: Scene) -> None:
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-        for identity in ("nope", "../../etc/passwd", ""):
-            with pytest.raises(UnknownUpload):
-                await scene.uploads.missing(identity)
-        with pytest.raises(NotFound):
-            await scene.uploads.append(upload.id, digest(OTHER), 0, pieces(OTHER))
-
-    asyncio.run(scenario())
-
-
-def test_a_server_that_stops_in_the_middle_of_pieces_loses_none(scene: Scene) -> None:
+async def test_a_server_that_stops_in_the_middle_of_pieces_loses_none(scene: Scene) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for number in range(0, len(DATA), 10):
             yield DATA[number : number + 10]
             await asyncio.sleep(0)
 
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-        staged = scene.folder / "staging" / f"{digest(DATA)}-{len(DATA)}"
-        task = asyncio.create_task(scene.uploads.append(upload.id, digest(DATA), 0, endless()))
-        await until(lambda: staged.exists() and staged.stat().st_size > 500)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        offset = await scene.uploads.offset(upload.id, digest(DATA))
-        for _ in range(2):  # the last piece may have been on its way to the disk
-            try:
-                offset = await scene.send(upload, start=offset)
-            except WrongOffset as error:
-                offset = error.offset
-        assert await scene.stored() == {digest(DATA): DATA}
-
-    asyncio.run(scenario())
+    upload = await scene.begin(file())
+    staged = scene.folder / "staging" / f"{digest(DATA)}-{len(DATA)}"
+    task = asyncio.create_task(scene.uploads.append(upload.id, digest(DATA), 0, endless()))
+    await until(lambda: staged.exists() and staged.stat().st_size > 500)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    offset = await scene.uploads.offset(upload.id, digest(DATA))
+    for _ in range(2):  # the last piece may have been on its way to the disk
+        try:
+            offset = await scene.send(upload, start=offset)
+        except WrongOffset as error:
+            offset = error.offset
+    assert await scene.stored() == {digest(DATA): DATA}
 
 
 def test_a_source_is_another_upload_than_a_version_of_the_same_files(tmp_path: Path) -> None:

@@ -25,74 +25,66 @@ async def sent(uploads: Uploads, upload: Upload) -> int:
     return await uploads.append(upload.id, digest(DATA), start, pieces(DATA[start:]))
 
 
-def test_a_piece_that_found_no_space_is_cut_off_and_the_blob_goes_on_later(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        disk = FullDisk()
-        uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
-        upload = await uploads.begin("digits", [file()], "ada")
-        disk.left = 3500
-        with pytest.raises(NoSpace):
-            await uploads.append(upload.id, digest(DATA), 0, pieces(*PIECES))
-        assert await uploads.offset(upload.id, digest(DATA)) == 3000
-        assert (tmp_path / "u" / STAGED).read_bytes() == DATA[:3000]
+async def test_a_piece_that_found_no_space_is_cut_off_and_the_blob_goes_on_later(
+    tmp_path: Path,
+) -> None:
+    disk = FullDisk()
+    uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
+    upload = await uploads.begin("digits", [file()], "ada")
+    disk.left = 3500
+    with pytest.raises(NoSpace):
+        await uploads.append(upload.id, digest(DATA), 0, pieces(*PIECES))
+    assert await uploads.offset(upload.id, digest(DATA)) == 3000
+    assert (tmp_path / "u" / STAGED).read_bytes() == DATA[:3000]
+    with pytest.raises(NoSpace):
+        await sent(uploads, upload)
+    disk.empty()
+    assert await sent(uploads, upload) == len(DATA)
+
+
+async def test_a_first_piece_that_found_no_space_leaves_no_file(tmp_path: Path) -> None:
+    disk = FullDisk()
+    uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
+    upload = await uploads.begin("digits", [file()], "ada")
+    disk.left = 10
+    with pytest.raises(NoSpace):
+        await uploads.append(upload.id, digest(DATA), 0, pieces(*PIECES))
+    assert STAGED not in names_in(tmp_path / "u")
+    disk.empty()
+    assert await sent(uploads, upload) == len(DATA)
+
+
+async def test_a_blob_that_cannot_be_brought_to_the_disk_stays_staged(tmp_path: Path) -> None:
+    disk = FullDisk()
+    uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
+    upload = await uploads.begin("digits", [file()], "ada")
+    disk.full = {"sync"}
+    for _ in range(2):
         with pytest.raises(NoSpace):
             await sent(uploads, upload)
-        disk.empty()
-        assert await sent(uploads, upload) == len(DATA)
-
-    asyncio.run(scenario())
-
-
-def test_a_first_piece_that_found_no_space_leaves_no_file(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        disk = FullDisk()
-        uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
-        upload = await uploads.begin("digits", [file()], "ada")
-        disk.left = 10
-        with pytest.raises(NoSpace):
-            await uploads.append(upload.id, digest(DATA), 0, pieces(*PIECES))
-        assert STAGED not in names_in(tmp_path / "u")
-        disk.empty()
-        assert await sent(uploads, upload) == len(DATA)
-
-    asyncio.run(scenario())
-
-
-def test_a_blob_that_cannot_be_brought_to_the_disk_stays_staged(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        disk = FullDisk()
-        uploads = Uploads(tmp_path / "u", ArtifactStorage.of(str(tmp_path / "s")), disk=disk)
-        upload = await uploads.begin("digits", [file()], "ada")
-        disk.full = {"sync"}
-        for _ in range(2):
-            with pytest.raises(NoSpace):
-                await sent(uploads, upload)
-            disk.left = 0  # nothing is written again
-        with pytest.raises(NoSpace):
-            await uploads.missing(upload.id)
-        disk.empty()
-        assert await uploads.missing(upload.id) == ()
-
-    asyncio.run(scenario())
+        disk.left = 0  # nothing is written again
+    with pytest.raises(NoSpace):
+        await uploads.missing(upload.id)
+    disk.empty()
+    assert await uploads.missing(upload.id) == ()
 
 
 @pytest.mark.parametrize("call", ["rename", "sync"])
-def test_a_blob_for_which_the_storage_has_no_space_stays_staged(tmp_path: Path, call: str) -> None:
-    async def scenario() -> None:
-        disk = FullDisk(call)
-        storage = ArtifactStorage(FolderObjects(tmp_path / "s", disk=disk))
-        uploads = Uploads(tmp_path / "u", storage)
-        upload = await uploads.begin("digits", [file()], "ada")
-        with pytest.raises(NoSpace):
-            await sent(uploads, upload)
-        uploads = Uploads(tmp_path / "u", storage)
-        with pytest.raises(NoSpace):
-            await uploads.require_whole(upload.id)
-        disk.empty()
-        assert await uploads.require_whole(upload.id) == upload
-        assert await storage.read(digest(DATA), most=len(DATA)) == DATA
-
-    asyncio.run(scenario())
+async def test_a_blob_for_which_the_storage_has_no_space_stays_staged(
+    tmp_path: Path, call: str
+) -> None:
+    disk = FullDisk(call)
+    storage = ArtifactStorage(FolderObjects(tmp_path / "s", disk=disk))
+    uploads = Uploads(tmp_path / "u", storage)
+    upload = await uploads.begin("digits", [file()], "ada")
+    with pytest.raises(NoSpace):
+        await sent(uploads, upload)
+    uploads = Uploads(tmp_path / "u", storage)
+    with pytest.raises(NoSpace):
+        await uploads.require_whole(upload.id)
+    disk.empty()
+    assert await uploads.require_whole(upload.id) == upload
+    assert await storage.read(digest(DATA), most=len(DATA)) == DATA
 
 
 @pytest.mark.parametrize("disk", [FullDisk("rename"), FullDisk("sync"), FullDisk(left=20)])

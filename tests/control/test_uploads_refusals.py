@@ -75,27 +75,20 @@ def test_an_upload_that_is_too_large_is_refused(tmp_path: Path) -> None:
         asyncio.run(scene.begin(file(), file(path="1/copy"), file(b"x", "1/x")))
 
 
-def test_the_quota_counts_what_is_to_come_and_not_what_is_stored(tmp_path: Path) -> None:
+async def test_the_quota_counts_what_is_to_come_and_not_what_is_stored(tmp_path: Path) -> None:
     scene = Scene(tmp_path, limits=UploadLimits(quota=len(DATA)))
-
-    async def scenario() -> None:
-        upload = await scene.begin(file())
-        await scene.begin(file(), model="the-same-blob")
-        with pytest.raises(NoSpace, match="quota"):
-            await scene.begin(file(OTHER), model="more")
-        await scene.send(upload)
+    upload = await scene.begin(file())
+    await scene.begin(file(), model="the-same-blob")
+    with pytest.raises(NoSpace, match="quota"):
         await scene.begin(file(OTHER), model="more")
-        await scene.begin(file())
+    await scene.send(upload)
+    await scene.begin(file(OTHER), model="more")
+    await scene.begin(file())
 
-    asyncio.run(scenario())
 
-
-def test_there_is_an_end_to_unfinished_uploads(scene: Scene) -> None:
-    async def scenario() -> None:
-        for number in range(256):
-            await scene.begin(file(), model=f"m{number}")
-        with pytest.raises(NoSpace, match="256"):
-            await scene.begin(file(), model="one-more")
-        await scene.begin(file(), model="m0")
-
-    asyncio.run(scenario())
+async def test_there_is_an_end_to_unfinished_uploads(scene: Scene) -> None:
+    for number in range(256):
+        await scene.begin(file(), model=f"m{number}")
+    with pytest.raises(NoSpace, match="256"):
+        await scene.begin(file(), model="one-more")
+    await scene.begin(file(), model="m0")
