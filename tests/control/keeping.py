@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from builders import ControlPlane, replica
 
@@ -18,6 +19,8 @@ from serve.core.flavours import UNKNOWN
 from serve.core.replicas import Replica
 from serve.triton import config as triton_config
 from serve.triton.control import IndexEntry, NotExplicit
+
+from .versions_scene import decided
 
 
 class FakeTriton:
@@ -96,10 +99,14 @@ class FakeDelivery:
 
 
 class FakeProof:
-    """Says of each version what it was told to say, and remembers what it was asked."""
+    """Says of each version what it was told to say, and remembers what it was asked.
+
+    It cannot be run for the models in `fails`.
+    """
 
     def __init__(self) -> None:
         self.wrong: dict[int, str] = {}
+        self.fails: dict[str, Exception] = {}
         self.asked: list[str] = []
 
     async def warm(self, replica: Replica, version: PublishedVersion) -> None:
@@ -107,6 +114,8 @@ class FakeProof:
 
     async def verify(self, replica: Replica, version: PublishedVersion) -> str:
         self.asked.append(f"verify {version.number}")
+        if version.model in self.fails:
+            raise self.fails[version.model]
         return self.wrong.get(version.number, "")
 
 
@@ -168,6 +177,18 @@ class Scene:
         )
         return self.plane.inventory
 
+    def publish(self, *versions: PublishedVersion, delivered: bool = True, **other: Any) -> None:
+        """These versions are published, `other` is decided, and their files are there."""
+        self.plane.decisions = decided(*versions, **other)
+        if delivered:
+            self.delivery.there |= {(one.physical, one.number) for one in versions}
+
+    def targets(self, model: str = "m") -> dict[int, tuple[str, tuple[str, ...]]]:
+        """Where calls go: the name in Triton and the replicas of each version."""
+        view = self.plane.publisher.snapshot.models.get(model)
+        found = view.targets if view else {}
+        return {n: (one.physical_name, one.replicas) for n, one in found.items()}
+
     @property
     def repository(self) -> Path:
         return self.plane.repository
@@ -196,3 +217,14 @@ class Scene:
 
 def nothing() -> None:
     """A round in which nothing changes."""
+
+
+def scene_with(
+    folder: Path, *versions: PublishedVersion, others: tuple[str, ...] = (), **other: Any
+) -> Scene:
+    """A scene with these versions, and with other replicas that hold nothing."""
+    scene = Scene(folder, *others)
+    for name in others:
+        scene.fleet.saw(name, {})
+    scene.publish(*versions, **other)
+    return scene

@@ -16,7 +16,6 @@ from serve.core.versions import VersionState
 from serve.triton.config import of_json, parse
 
 from .keeping import FakeProof, FakeTriton, Scene, nothing
-from .test_reconciler_published import Registry, targets
 from .versions_scene import CONFIG, split, version
 
 H100 = Machine("9.0", "10.13.2", gpu=True)
@@ -64,7 +63,7 @@ def scene(
     one.triton = triton
     one.machine = machine
     one.use(FakeProof())
-    Registry(one).publish(*versions)
+    one.publish(*versions)
     return one, triton
 
 
@@ -105,11 +104,11 @@ async def test_a_flavour_that_answers_wrongly_gives_way_before_it_is_called(tmp_
     one, triton = scene(tmp_path, GPU, several())
     one.proof.wrong = {1: "output 'y' is off"}
     await one.round()
-    assert targets(one) == {}
+    assert one.targets() == {}
     one.proof.wrong = {}
     await one.round()
     assert triton.forms == ["fast", "base"]
-    assert targets(one) == {1: ("m", ("a",))}
+    assert one.targets() == {1: ("m", ("a",))}
     assert "output 'y' is off" in one.plane.models.get("m").problems[0]
 
 
@@ -141,7 +140,7 @@ def test_a_failed_flavour_is_tried_again_when_something_else_is_pushed(tmp_path:
 
     def push() -> None:
         triton.refuses.clear()
-        Registry(one).publish(several(), several(2), route__m=split(v1=100))
+        one.publish(several(), several(2), route__m=split(v1=100))
 
     one.play(nothing, nothing, push, nothing)
     assert triton.forms == ["fast", "base", "fast"]

@@ -1,9 +1,8 @@
 """History: what two states differ in, what no answer shows, and which way back there is."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from serve.control.storage.store import Store, StoreEdit, etag
 from serve.core.errors import Invalid, LaterChanges, PreconditionFailed, UnknownRevision
 from serve.core.routes import Route, RouteRules, Split
 
-T = TypeVar("T")
 BY = By("eve", "too slow")
 
 
@@ -75,15 +73,6 @@ class Scene:
         )
         self.history = History(self.store, restoring.by_kind)
 
-    def play(self, scenario: Callable[[], Awaitable[T]]) -> T:
-        async def run() -> T:
-            try:
-                return await scenario()
-            finally:
-                self.store.close()
-
-        return asyncio.run(run())
-
     async def set(self, kind: str, key: str, *bodies: Any) -> list[int]:
         """One change after the other; their numbers."""
         made = [await self.store.apply(StoreEdit(kind, key, body, "ada")) for body in bodies]
@@ -92,23 +81,21 @@ class Scene:
 
 
 @pytest.fixture
-def scene(where: Path | str) -> Scene:
-    return Scene(where)
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path / "control.sqlite")
+    yield scene
+    scene.store.close()
 
 
 def split(**weights: int) -> Mapping[str, Any]:
     return {"split": {name.removeprefix("v"): weight for name, weight in weights.items()}}
 
 
-def test_a_route_goes_back_with_its_rules(scene: Scene) -> None:
+async def test_a_route_goes_back_with_its_rules(scene: Scene) -> None:
     rules = {"sticky": "key", "matches": [{"key": "3f*", "split": {"2": 1}}], "fallback": 1}
-
-    async def scenario() -> Mapping[str, Any]:
-        first, _ = await scene.set("route", "m", split(v1=100) | rules, split(v1=100))
-        await scene.history.restore(first, By("ada"))
-        return (await scene.store.read())["route", "m"].body
-
-    assert scene.play(scenario) == split(v1=100) | rules
+    first, _ = await scene.set("route", "m", split(v1=100) | rules, split(v1=100))
+    await scene.history.restore(first, By("ada"))
+    assert (await scene.store.read())["route", "m"].body == split(v1=100) | rules
 
 
 @pytest.mark.parametrize(
@@ -141,12 +128,14 @@ async def test_the_newest_changes_come_first_of_all_or_of_some(scene: Scene) -> 
     assert (found[0].at, found[0].author, found[0].thing) == (1.5, "ada", "route m")
 
 
-@pytest.mark.parametrize("number", [-1, 0, 99, 2**63, 10**30])
-async def test_a_revision_that_there_is_not_is_unknown(scene: Scene, number: int) -> None:
+async def test_a_revision_that_there_is_not_is_unknown(where: Path | str) -> None:
+    scene = Scene(where)
     await scene.set("route", "m", split(v1=1))
-    with pytest.raises(UnknownRevision):
-        await scene.history.get(number)
-    assert len(await scene.history.all(before=max(number, 99))) == 1
+    for number in (-1, 0, 99, 2**63, 10**30):
+        with pytest.raises(UnknownRevision):
+            await scene.history.get(number)
+        assert len(await scene.history.all(before=max(number, 99))) == 1
+    scene.store.close()
 
 
 async def test_a_revision_is_compared_with_what_was_before_or_with_another(scene: Scene) -> None:

@@ -21,16 +21,20 @@ async def begun(folder: Path, *others: str) -> Scene:
     for name in others:
         scene.fleet.saw(name, HELD)
     await scene.plane.publisher.refresh()
+    scene.triton.asked.clear()
     return scene
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> Scene:
+    return await begun(tmp_path, "b", "c")
 
 
 def called(scene: Scene) -> tuple[str, ...]:
     return scene.plane.publisher.snapshot.models["m"].targets[1].replicas
 
 
-async def test_calls_go_elsewhere_and_its_keeper_rests_until_it_is_back(tmp_path: Path) -> None:
-    scene = await begun(tmp_path, "b", "c")
-    scene.triton.asked.clear()
+async def test_calls_go_elsewhere_and_its_keeper_rests_until_it_is_back(scene: Scene) -> None:
     async with scene.keeper.lending.lent("m"):
         assert called(scene) == ("b", "c")
         assert scene.keeper.lending.turn.locked()
@@ -50,8 +54,7 @@ async def test_one_that_the_others_cannot_do_without_is_not_lent(tmp_path: Path)
     assert called(scene) == ("a",)
 
 
-async def test_what_cannot_be_loaded_again_is_tried_later_as_any_load(tmp_path: Path) -> None:
-    scene = await begun(tmp_path, "b", "c")
+async def test_what_cannot_be_loaded_again_is_tried_later_as_any_load(scene: Scene) -> None:
     async with scene.keeper.lending.lent("m"):
         scene.triton.is_up = False
     assert not scene.keeper.lending.is_back("m")
@@ -62,13 +65,11 @@ async def test_what_cannot_be_loaded_again_is_tried_later_as_any_load(tmp_path: 
     assert scene.keeper.lending.is_back("m")
 
 
-async def test_a_control_plane_that_died_meanwhile_is_healed_by_the_next(tmp_path: Path) -> None:
-    scene = await begun(tmp_path, "b", "c")
+async def test_a_control_plane_that_died_meanwhile_is_healed_by_the_next(scene: Scene) -> None:
     scene.use(scene.proof)  # the next one, which knows nothing of what is configured there
     scene.keeper.lending.reclaim("m")
     await scene.plane.publisher.refresh()
     assert called(scene) == ("b", "c")
-    scene.triton.asked.clear()
     await scene.round()
     assert scene.triton.asked == ["load m"]
     assert called(scene) == ("a", "b", "c")

@@ -10,58 +10,46 @@ from builders import replica, until
 from serve.control.fleet import LOADING
 from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.reconciliation.loader import FIRST_RETRY, HUNG
-from serve.control.versions import PublishedVersion
 from serve.core.errors import Invalid, TritonFailed, Unavailable
-from serve.core.replicas import Replica
 from serve.core.versions import VersionState
 
-from .keeping import FakeProof, Scene, nothing
-from .test_reconciler_published import Registry, scene_with, targets
+from .keeping import Scene, nothing, scene_with
 from .versions_scene import split, version
 
+RETIRED = version("m", 1, state=VersionState.RETIRED)
 
-class BrokenProof(FakeProof):
-    """Cannot be run for the versions of `why`."""
 
-    def __init__(self, **why: Exception) -> None:
-        super().__init__()
-        self.why = why
-
-    async def verify(self, replica: Replica, version: PublishedVersion) -> str:
-        if version.model in self.why:
-            raise self.why[version.model]
-        return await super().verify(replica, version)
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """Version 1 of model m is published."""
+    return scene_with(tmp_path, version("m", 1))
 
 
 def test_what_cannot_be_tried_now_is_not_called_until_it_was_and_keeps_nothing_else(
     tmp_path: Path,
 ) -> None:
-    proof = BrokenProof(a=Unavailable("the storage does not answer"))
     scene = scene_with(tmp_path, version("a", 1), version("b", 1))
-    scene.use(proof)
+    scene.proof.fails["a"] = Unavailable("the storage does not answer")
     assert scene.play() == ["load a", "load b"]
-    assert (targets(scene, "a"), set(targets(scene, "b"))) == ({}, {1})
+    assert (scene.targets("a"), set(scene.targets("b"))) == ({}, {1})
     assert "cannot be checked" in scene.plane.models.version("a", 1).reason
-    proof.why.clear()
+    scene.proof.fails.clear()
     scene.play()
-    assert set(targets(scene, "a")) == {1}
+    assert set(scene.targets("a")) == {1}
     assert len(scene.triton.asked) == 2
 
 
 def test_a_contract_that_cannot_be_read_is_a_failure_of_its_version(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("a", 1), version("b", 1))
-    scene.use(BrokenProof(a=Invalid("the bytes are not what they were")))
+    scene.proof.fails["a"] = Invalid("the bytes are not what they were")
     assert scene.play() == ["load a", "load b"]
-    assert set(targets(scene, "b")) == {1}
+    assert set(scene.targets("b")) == {1}
     status = scene.plane.models.version("a", 1)
-    assert (status.state, "its contract cannot be run" in status.reason) == (
-        VersionState.FAILED,
-        True,
-    )
+    assert status.state == VersionState.FAILED
+    assert "its contract cannot be run" in status.reason
 
 
-def test_what_goes_on_answering_wrongly_is_loaded_anew_ever_more_rarely(tmp_path: Path) -> None:
-    scene = scene_with(tmp_path, version("m", 1))
+def test_what_goes_on_answering_wrongly_is_loaded_anew_ever_more_rarely(scene: Scene) -> None:
     scene.proof.wrong = {1: "output 'y' is off"}
     loads = []
     for pause in (0.0, FIRST_RETRY, FIRST_RETRY, FIRST_RETRY):
@@ -86,8 +74,7 @@ def test_a_replica_whose_agent_comes_after_it_joins_with_everything(tmp_path: Pa
     assert scene.triton.asked == ["load first", "load second"]
 
 
-def test_a_refused_unload_is_asked_again(tmp_path: Path) -> None:
-    scene = scene_with(tmp_path, version("m", 1))
+def test_a_refused_unload_is_asked_again(scene: Scene) -> None:
     unload, refusals = scene.triton.unload, [TritonFailed("busy")]
 
     async def reluctant(model: str) -> None:
@@ -96,20 +83,13 @@ def test_a_refused_unload_is_asked_again(tmp_path: Path) -> None:
         await unload(model)
 
     scene.triton.unload = reluctant  # type: ignore[method-assign]
-    scene.play(
-        lambda: Registry(scene).publish(version("m", 1, state=VersionState.RETIRED)), nothing
-    )
+    scene.play(lambda: scene.publish(RETIRED), nothing)
     assert scene.triton.held == {}
 
 
-def test_what_has_to_go_goes_first_since_it_may_make_the_room(tmp_path: Path) -> None:
-    scene = scene_with(tmp_path, version("z", 1))
-    asked = scene.play(
-        lambda: Registry(scene).publish(
-            version("z", 1, state=VersionState.RETIRED), version("a", 1)
-        )
-    )
-    assert asked == ["load z", "unload z", "load a"]
+def test_what_has_to_go_goes_first_since_it_may_make_the_room(scene: Scene) -> None:
+    asked = scene.play(lambda: scene.publish(RETIRED, version("a", 1)))
+    assert asked == ["load m", "unload m", "load a"]
 
 
 def test_what_has_to_go_goes_although_the_replica_may_not_load(tmp_path: Path) -> None:
@@ -117,16 +97,15 @@ def test_what_has_to_go_goes_although_the_replica_may_not_load(tmp_path: Path) -
     scene.play()
     scene.steer(Steering(scene.fleet, scene.plane.publisher, min_available=0.5, refuse=True))
     gone = version("old", 1, state=VersionState.RETIRED)
-    scene.play(lambda: Registry(scene).publish(version("m", 1), version("m", 2), gone))
+    scene.play(lambda: scene.publish(version("m", 1), version("m", 2), gone))
     assert scene.triton.held == {"m": {1}}
     assert "cannot be taken out of rotation" in scene.plane.models.version("m", 2).reason
-    scene.play(lambda: Registry(scene).publish(version("m", 1)))
+    scene.play(lambda: scene.publish(version("m", 1)))
     assert scene.fleet.waiting == {}
 
 
 async def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1), others=("b",))
-    scene.fleet.saw("b", {})
 
     async def hang(model: str, config: str | None) -> None:
         scene.triton.is_up = False
@@ -148,7 +127,6 @@ async def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Pat
 
 async def test_nobody_waits_for_a_load_of_what_was_removed_meanwhile(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1), others=("b",))
-    scene.fleet.saw("b", {})
     begun = asyncio.Event()
 
     async def hang(model: str, config: str | None) -> None:
@@ -161,7 +139,7 @@ async def test_nobody_waits_for_a_load_of_what_was_removed_meanwhile(tmp_path: P
     await begun.wait()
     await scene.keeper.observe()
     assert scene.fleet.steered == {"a"}
-    Registry(scene).publish(version("m", 1, state=VersionState.RETIRED))
+    scene.publish(RETIRED)
     await scene.plane.inventory.scan()
     await scene.keeper.observe()
     await keeping
@@ -176,8 +154,7 @@ def test_what_triton_says_that_it_is_loading_is_not_asked_for_again(tmp_path: Pa
     assert scene.play(scene.triton.loading.clear) == ["load n", "load m"]
 
 
-def test_what_triton_has_loaded_after_all_is_proven_like_everything_else(tmp_path: Path) -> None:
-    scene = scene_with(tmp_path, version("m", 1))
+def test_what_triton_has_loaded_after_all_is_proven_like_everything_else(scene: Scene) -> None:
     load = scene.triton.load
 
     async def slow(model: str, config: str | None) -> None:
@@ -194,63 +171,57 @@ def test_what_triton_has_loaded_after_all_is_proven_like_everything_else(tmp_pat
     scene.play()
     assert "it is still loading" in scene.plane.models.version("m", 1).reason
     scene.play(ends)
-    assert targets(scene) == {}
+    assert scene.targets() == {}
     scene.proof.wrong = {}
 
 
-def test_files_of_what_was_refused_and_is_not_wanted_any_more_are_let_go(tmp_path: Path) -> None:
-    scene = scene_with(tmp_path, version("m", 1))
+def test_files_of_what_was_refused_and_is_not_wanted_any_more_are_let_go(scene: Scene) -> None:
     scene.triton.broken["m"] = TritonFailed("no memory")
     scene.play()
     assert scene.fleet.barred.because_of(LOADING) == {("m", 1)}
-    scene.play(lambda: Registry(scene).publish(version("m", 1, state=VersionState.RETIRED)))
+    scene.play(lambda: scene.publish(RETIRED))
     assert scene.fleet.barred.because_of(LOADING) == frozenset()
 
 
-def joined_late(folder: Path) -> Scene:
+@pytest.fixture
+def late(tmp_path: Path) -> Scene:
     """Replica `b` serves versions 1 and 2, replica `a` has just started."""
-    scene = scene_with(
-        folder, version("m", 1), version("m", 2), others=("b",), route__m=split(v1=100)
-    )
+    both = version("m", 1), version("m", 2)
+    scene = scene_with(tmp_path, *both, others=("b",), route__m=split(v1=100))
     scene.fleet.saw("b", {"m": (1, 2)})
     return scene
 
 
-def test_a_replica_that_joins_gets_no_calls_while_files_are_on_their_way(tmp_path: Path) -> None:
-    scene = joined_late(tmp_path)
-    scene.delivery.there = {("m", 1)}
-    scene.play()
-    assert (scene.triton.held, targets(scene)[1]) == ({"m": {1}}, ("m", ("b",)))
-    scene.delivery.there.add(("m", 2))
-    scene.play()
-    assert [one for _, one in targets(scene).values()] == [("a", "b")] * 2
+def test_a_replica_that_joins_gets_no_calls_while_files_are_on_their_way(late: Scene) -> None:
+    late.delivery.there = {("m", 1)}
+    late.play()
+    assert (late.triton.held, late.targets()[1]) == ({"m": {1}}, ("m", ("b",)))
+    late.delivery.there.add(("m", 2))
+    late.play()
+    assert [one for _, one in late.targets().values()] == [("a", "b")] * 2
 
 
-def test_a_replica_joins_without_what_cannot_come(tmp_path: Path) -> None:
-    scene = joined_late(tmp_path)
-    scene.delivery.there = {("m", 1)}
-    scene.delivery.problems = {("m", 2): "'servegate sync' has not reported for replica a yet"}
-    scene.play()
-    assert targets(scene) == {1: ("m", ("a", "b")), 2: ("m", ("b",))}
+def test_a_replica_joins_without_what_cannot_come(late: Scene) -> None:
+    late.delivery.there = {("m", 1)}
+    late.delivery.problems = {("m", 2): "'servegate sync' has not reported for replica a yet"}
+    late.play()
+    assert late.targets() == {1: ("m", ("a", "b")), 2: ("m", ("b",))}
 
 
-def test_a_replica_that_was_restarted_faster_than_it_is_looked_at_joins_anew(
-    tmp_path: Path,
-) -> None:
-    scene = joined_late(tmp_path)
-    scene.play()
+def test_a_replica_that_was_restarted_faster_than_it_is_looked_at_joins_anew(late: Scene) -> None:
+    late.play()
     seen = []
-    load = scene.triton.load
+    load = late.triton.load
 
     async def watched(model: str, config: str | None) -> None:
         await load(model, config)
-        await scene.keeper.observe()
-        seen.append([one for _, one in targets(scene).values()])
+        await late.keeper.observe()
+        seen.append([one for _, one in late.targets().values()])
 
-    scene.triton.load = watched  # type: ignore[method-assign]
-    scene.play(scene.triton.held.clear)
+    late.triton.load = watched  # type: ignore[method-assign]
+    late.play(late.triton.held.clear)
     assert seen == [[("b",), ("b",)]]
-    assert [one for _, one in targets(scene).values()] == [("a", "b")] * 2
+    assert [one for _, one in late.targets().values()] == [("a", "b")] * 2
 
 
 @pytest.mark.parametrize("name", ["m", "m--0badcafe"])
@@ -259,17 +230,16 @@ def test_a_model_that_moves_to_another_pool_is_called_where_it_was_until_it_is_t
 ) -> None:
     one = version("m", 1, physical=name)
     scene = Scene(tmp_path, replica("b", pool="other"))
-    registry = Registry(scene)
-    registry.publish(one)
+    scene.publish(one)
     scene.fleet.saw("b", {})
     scene.play()
-    assert targets(scene) == {1: (name, ("a",))}
-    scene.play(lambda: registry.publish(one, model__m={"pool": "other"}), nothing)
-    assert (targets(scene), scene.triton.held) == ({1: (name, ("a",))}, {name: {1}})
+    assert scene.targets() == {1: (name, ("a",))}
+    scene.play(lambda: scene.publish(one, model__m={"pool": "other"}), nothing)
+    assert (scene.targets(), scene.triton.held) == ({1: (name, ("a",))}, {name: {1}})
     scene.fleet.saw("b", {name: (1,)})
     asyncio.run(scene.plane.publisher.refresh())
     scene.play(nothing)
-    assert (targets(scene), scene.triton.held) == ({1: (name, ("b",))}, {})
+    assert (scene.targets(), scene.triton.held) == ({1: (name, ("b",))}, {})
 
 
 def test_nothing_is_unloaded_when_the_other_pool_loses_it_at_the_last_moment(
@@ -277,11 +247,10 @@ def test_nothing_is_unloaded_when_the_other_pool_loses_it_at_the_last_moment(
 ) -> None:
     one = version("m", 1)
     scene = Scene(tmp_path, replica("b", pool="other"))
-    registry = Registry(scene)
-    registry.publish(one)
+    scene.publish(one)
     scene.fleet.saw("b", {"m": (1,)})
     scene.play()
-    registry.publish(one, model__m={"pool": "other"})
+    scene.publish(one, model__m={"pool": "other"})
     in_force = scene.plane.publisher.in_force
 
     async def meanwhile(generation: int, within: float) -> bool:
@@ -296,9 +265,8 @@ def test_nothing_is_unloaded_when_the_other_pool_loses_it_at_the_last_moment(
 
 
 def test_a_model_that_is_to_be_loaded_anew_is_not_settled_while_its_files_are_on_their_way(
-    tmp_path: Path,
+    scene: Scene,
 ) -> None:
-    scene = scene_with(tmp_path, version("m", 1))
     scene.delivery.there.clear()
     scene.play(lambda: scene.keeper.load_again("m"), nothing)
     assert not scene.keeper.is_settled("m")
@@ -311,12 +279,11 @@ def test_a_model_that_is_to_be_loaded_anew_is_not_settled_while_its_files_are_on
     assert (scene.keeper.is_settled("m"), scene.keeper.problem("m")) == (True, "")
 
 
-def test_a_model_says_what_keeps_its_files_from_coming(tmp_path: Path) -> None:
-    scene = joined_late(tmp_path)
-    scene.delivery.there = {("m", 1)}
-    scene.delivery.problems = {("m", 2): "the disk is full"}
-    scene.tell_problems()
-    scene.fleet.saw("b", {"m": (1,)})
-    scene.play()
-    assert scene.plane.models.version("m", 2).reason == "the disk is full"
-    assert "version 2: the disk is full" in scene.plane.models.get("m").problems
+def test_a_model_says_what_keeps_its_files_from_coming(late: Scene) -> None:
+    late.delivery.there = {("m", 1)}
+    late.delivery.problems = {("m", 2): "the disk is full"}
+    late.tell_problems()
+    late.fleet.saw("b", {"m": (1,)})
+    late.play()
+    assert late.plane.models.version("m", 2).reason == "the disk is full"
+    assert "version 2: the disk is full" in late.plane.models.get("m").problems
