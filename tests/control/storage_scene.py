@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from serve.control.artifacts.durable import Disk
+from serve.control.uploads.upload import Upload
+from serve.control.uploads.uploads import Uploads
 from serve.core.versions import Manifest, Provenance, VersionFile
 
 T = TypeVar("T")
@@ -44,6 +46,12 @@ async def collected(stream: AsyncIterator[bytes]) -> bytes:
 
 async def listed(stream: AsyncIterator[T]) -> list[T]:
     return [one async for one in stream]
+
+
+async def sent(uploads: Uploads, upload: Upload) -> int:
+    """Go on with the one blob of an upload."""
+    start = await uploads.offset(upload.id, digest(DATA))
+    return await uploads.append(upload.id, digest(DATA), start, pieces(DATA[start:]))
 
 
 class FullDisk(Disk):

@@ -1,6 +1,8 @@
 """Materialising: a version's folder is whole or absent, whatever ends the process in between."""
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,38 +54,26 @@ def test_triton_finds_the_configuration_what_lies_beside_it_and_the_version(scen
     }
     assert scene.is_whole(version) and present(scene.repository) == {("digits", 1)}
     assert drafts(scene.repository) == []
-
-
-def test_the_name_in_triton_is_the_physical_one(scene: Scene) -> None:
-    scene.build(scene.shelf.publish(number=3, physical="digits--0123abcd"))
-    assert set(tree(scene.repository)) == {
-        "digits--0123abcd/config.pbtxt",
-        "digits--0123abcd/3/model.onnx",
-        "digits--0123abcd/3/assets/words.txt",
-    }
-
-
-def test_files_are_hard_links_that_nobody_may_write_to(scene: Scene) -> None:
-    version = scene.shelf.publish()
-    scene.build(version)
     file = scene.manifest(version).layout.version[-1]
-    built = scene.repository / "digits" / file.path
+    built = scene.repository / "digits" / file.path  # a hard link that nobody may write to
     assert built.samefile(scene.shelf.blob(file.sha256))
     assert built.stat().st_mode & 0o777 == 0o444
+    scene.build(scene.shelf.publish(number=3, physical="digits--0123abcd"))
+    assert "digits--0123abcd/3/model.onnx" in tree(scene.repository)
 
 
 def test_a_second_version_leaves_the_files_of_the_first_and_of_the_group_alone(
     scene: Scene,
 ) -> None:
+    def stamps(paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+        found = {path: path.stat() for path in paths if path.is_file()}
+        return {path: (one.st_mtime_ns, one.st_ino) for path, one in found.items()}
+
     scene.build(scene.shelf.publish(beside=LABELS))
-    before = {path: path.stat() for path in scene.repository.glob("digits/**/*") if path.is_file()}
+    before = stamps(scene.repository.glob("digits/**/*"))
     scene.shelf.fetched.clear()
     scene.build(scene.shelf.publish(number=2, beside=LABELS))
-    after = {path: path.stat() for path in before}
-    assert [one.st_mtime_ns for one in after.values()] == [
-        one.st_mtime_ns for one in before.values()
-    ]
-    assert [one.st_ino for one in after.values()] == [one.st_ino for one in before.values()]
+    assert stamps(before) == before
     assert "labels.txt" not in scene.shelf.fetched
     assert present(scene.repository) == {("digits", 1), ("digits", 2)}
 
@@ -124,13 +114,9 @@ def test_other_content_of_the_same_size_is_not_taken_for_the_version(scene: Scen
 
 
 def test_a_configuration_that_was_not_published_is_refused(scene: Scene) -> None:
-    version = scene.shelf.publish()
+    version = replace(scene.shelf.publish(), config='backend: "python"\n')
     with pytest.raises(Invalid, match="differs from the published one"):
-        asyncio.run(
-            materialise(
-                scene.shelf, scene.manifest(version), 'backend: "python"\n', scene.repository
-            )
-        )
+        scene.build(version)
     assert tree(scene.repository) == {}
 
 
@@ -159,31 +145,22 @@ def test_a_link_in_the_place_of_a_model_is_not_followed(scene: Scene, tmp_path: 
     assert list(elsewhere.iterdir()) == []
 
 
-def test_the_last_version_of_a_name_takes_the_groups_files_with_it(scene: Scene) -> None:
-    for number in (1, 2):
-        scene.build(scene.shelf.publish(number=number, beside=LABELS))
+def test_the_last_version_of_a_name_takes_the_groups_files_with_it_and_no_blob(
+    scene: Scene,
+) -> None:
+    versions = [scene.shelf.publish(number=number, beside=LABELS) for number in (1, 2)]
+    for version in versions:
+        scene.build(version)
     take_away(scene.repository, ("digits", 1))
     assert "digits/labels.txt" in tree(scene.repository)
     assert present(scene.repository) == {("digits", 2)}
     take_away(scene.repository, ("digits", 2))
     assert tree(scene.repository) == {} and not (scene.repository / "digits").exists()
     assert present(scene.repository) == frozenset()
-
-
-def test_a_name_that_was_taken_away_can_come_again(scene: Scene) -> None:
-    version = scene.shelf.publish()
-    scene.build(version)
-    take_away(scene.repository, ("digits", 1))
-    scene.build(version)
-    assert scene.is_whole(version)
-
-
-def test_what_is_removed_is_only_the_link_never_the_blob(scene: Scene) -> None:
-    version = scene.shelf.publish()
-    scene.build(version)
-    take_away(scene.repository, ("digits", 1))
-    file = scene.manifest(version).layout.version[-1]
+    file = scene.manifest(versions[0]).layout.version[-1]
     assert scene.shelf.blob(file.sha256).stat().st_size == file.size
+    scene.build(versions[0])  # it can come again
+    assert scene.is_whole(versions[0])
 
 
 @pytest.mark.parametrize(

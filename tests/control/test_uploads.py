@@ -11,15 +11,17 @@ from control.storage_scene import DATA, digest, file, names_in, pieces
 from control.uploads_scene import FILES, OTHER, Scene
 
 from serve.control.uploads.upload import Upload, UploadKind
-from serve.control.uploads.uploads import IncompleteBlob
+from serve.control.uploads.uploads import IncompleteBlob, UploadLimits
 from serve.core.errors import (
     Conflict,
     DigestMismatch,
     Invalid,
+    NoSpace,
     NotFound,
     UnknownUpload,
     WrongOffset,
 )
+from serve.core.versions import VersionFile
 
 
 @pytest.fixture
@@ -58,42 +60,37 @@ async def test_a_blob_that_any_model_has_brought_is_not_sent_again(scene: Scene)
     assert await scene.uploads.offset(upload.id, digest(DATA)) == len(DATA)
 
 
-async def test_a_blob_goes_on_where_it_ended(scene: Scene) -> None:
+async def test_a_blob_goes_on_where_it_ended_and_nowhere_else(scene: Scene) -> None:
     upload = await scene.begin(file())
     assert await scene.send(upload, end=1000) == 1000
     assert await scene.uploads.offset(upload.id, digest(DATA)) == 1000
-    assert await scene.uploads.missing(upload.id) == (
-        IncompleteBlob(digest(DATA), len(DATA), 1000),
-    )
+    missing = await scene.uploads.missing(upload.id)
+    assert missing == (IncompleteBlob(digest(DATA), len(DATA), 1000),)
+    for offset in (0, 999, 1001, len(DATA)):
+        with pytest.raises(WrongOffset) as caught:
+            await scene.uploads.append(upload.id, digest(DATA), offset, pieces(b"x"))
+        assert caught.value.offset == 1000
     assert await scene.send(upload, start=1000) == len(DATA)
     assert DATA in (await scene.stored()).values()
-
-
-@pytest.mark.parametrize("offset", [0, 999, 1001, len(DATA)])
-async def test_a_piece_that_starts_elsewhere_is_told_where_the_blob_goes_on(
-    scene: Scene, offset: int
-) -> None:
-    upload = await scene.begin(file())
-    await scene.send(upload, end=1000)
-    with pytest.raises(WrongOffset) as caught:
-        await scene.uploads.append(upload.id, digest(DATA), offset, pieces(b"x"))
-    assert caught.value.offset == 1000
-
-
-async def test_a_blob_that_is_there_goes_on_at_its_end(scene: Scene) -> None:
-    upload = await scene.begin(file())
-    await scene.send(upload)
     assert await scene.send(upload, start=len(DATA)) == len(DATA)
     with pytest.raises(WrongOffset) as caught:
         await scene.send(upload)
     assert caught.value.offset == len(DATA)
 
 
-async def test_more_bytes_than_announced_are_refused_and_what_was_right_stays(scene: Scene) -> None:
+async def test_what_came_before_bytes_that_are_too_many_or_a_broken_connection_stays(
+    scene: Scene,
+) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield DATA[3000:5000]
+        raise ConnectionResetError
+
     upload = await scene.begin(file())
-    parts = pieces(DATA[:5000], DATA[5000:] + b"more")
     with pytest.raises(Invalid):
+        parts = pieces(DATA[:3000], DATA[3000:] + b"more")
         await scene.uploads.append(upload.id, digest(DATA), 0, parts)
+    with pytest.raises(ConnectionResetError):
+        await scene.uploads.append(upload.id, digest(DATA), 3000, broken())
     assert await scene.uploads.offset(upload.id, digest(DATA)) == 5000
     assert await scene.send(upload, start=5000) == len(DATA)
 
@@ -141,17 +138,6 @@ async def test_a_client_that_stalls_does_not_hold_up_another(scene: Scene) -> No
     with pytest.raises(WrongOffset):
         await stalled
     assert await scene.stored() == {digest(DATA): DATA}
-
-
-async def test_what_a_broken_connection_brought_stays(scene: Scene) -> None:
-    async def broken() -> AsyncIterator[bytes]:
-        yield DATA[:3000]
-        raise ConnectionResetError
-
-    upload = await scene.begin(file())
-    with pytest.raises(ConnectionResetError):
-        await scene.uploads.append(upload.id, digest(DATA), 0, broken())
-    assert await scene.send(upload, start=3000) == len(DATA)
 
 
 async def test_a_commit_says_what_is_missing(scene: Scene) -> None:
@@ -250,22 +236,80 @@ async def test_a_server_that_stops_in_the_middle_of_pieces_loses_none(scene: Sce
     assert await scene.stored() == {digest(DATA): DATA}
 
 
-def test_a_source_is_another_upload_than_a_version_of_the_same_files(tmp_path: Path) -> None:
-    async def run() -> None:
-        scene = Scene(tmp_path)
-        version = await scene.begin()
-        source = await scene.uploads.begin("digits", FILES, "ada", UploadKind.SOURCE)
-        assert source.id != version.id
-        kinds = {one.id: one.kind for one in scene.restart().all()}
-        assert kinds == {version.id: UploadKind.VERSION, source.id: UploadKind.SOURCE}
+async def test_a_source_is_another_upload_and_needs_no_version_folder(scene: Scene) -> None:
+    version = await scene.begin()
+    source = await scene.uploads.begin("digits", FILES, "ada", UploadKind.SOURCE)
+    assert source.id != version.id
+    kinds = {one.id: one.kind for one in scene.restart().all()}
+    assert kinds == {version.id: UploadKind.VERSION, source.id: UploadKind.SOURCE}
+    files = [file(path="saved_model.pb"), file(b"w", "variables/variables.index")]
+    bare = await scene.uploads.begin("digits", files, "ada", UploadKind.SOURCE)
+    assert [one.path for one in bare.files] == ["saved_model.pb", "variables/variables.index"]
 
-    asyncio.run(run())
+
+# --- what is refused, before anything is written --------------------------------------------------
+
+A = "a" * 64
+HOSTILE = [
+    [VersionFile("../1/model.onnx", 1, A)],
+    [VersionFile("/1/model.onnx", 1, A)],
+    [VersionFile("1/../../model.onnx", 1, A)],
+    [VersionFile("1//model.onnx", 1, A)],
+    [VersionFile("1/./model.onnx", 1, A)],
+    [VersionFile("1/.hidden", 1, A)],
+    [VersionFile("1/model.onnx\n", 1, A)],
+    [VersionFile("1/mod\0el.onnx", 1, A)],
+    [VersionFile("1\\model.onnx", 1, A)],
+    [VersionFile("1/a/b/c/d", 1, A)],
+    [VersionFile("1/" + "x" * 129, 1, A)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("1/Model.onnx", 1, A)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("1/model.onnx/x", 1, A)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("1/model.onnx", 1, A)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("1/other.onnx", 2, A)],
+    [VersionFile("1/model.onnx", -1, A)],
+    [VersionFile("1/model.onnx", 1 << 60, A)],
+    [VersionFile("1/model.onnx", 1, A.upper())],
+    [VersionFile("1/model.onnx", 1, "../" + "a" * 61)],
+    [VersionFile("1/model.onnx", 1, A), VersionFile("2/model.onnx", 1, A)],
+    [VersionFile("model.onnx", 1, A)],
+    [VersionFile(f"1/{n}", 1, A) for n in range(100_000)],
+    [],
+]
 
 
-def test_a_source_needs_no_version_folder(tmp_path: Path) -> None:
-    async def run() -> None:
-        files = [file(path="saved_model.pb"), file(b"w", "variables/variables.index")]
-        upload = await Scene(tmp_path).uploads.begin("digits", files, "ada", UploadKind.SOURCE)
-        assert [one.path for one in upload.files] == ["saved_model.pb", "variables/variables.index"]
+async def test_files_and_models_that_cannot_be_are_refused(scene: Scene) -> None:
+    for files in HOSTILE:
+        with pytest.raises(Invalid):
+            await scene.uploads.begin("digits", files, "eve")
+    for model in ("../x", "", "a/b", "stats", "x" * 300):
+        with pytest.raises(Invalid):
+            await scene.begin(model=model)
+    with pytest.raises(DigestMismatch):  # an empty file has a digest of its own
+        await scene.begin(VersionFile("1/model.onnx", 0, A))
+    assert names_in(scene.folder) == []
 
-    asyncio.run(run())
+
+async def test_an_upload_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, limits=UploadLimits(upload=2 * len(DATA)))
+    await scene.begin(file(), file(path="1/copy"))
+    with pytest.raises(Invalid, match="too large"):
+        await scene.begin(file(), file(path="1/copy"), file(b"x", "1/x"))
+
+
+async def test_the_quota_counts_what_is_to_come_and_not_what_is_stored(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, limits=UploadLimits(quota=len(DATA)))
+    upload = await scene.begin(file())
+    await scene.begin(file(), model="the-same-blob")
+    with pytest.raises(NoSpace, match="quota"):
+        await scene.begin(file(OTHER), model="more")
+    await scene.send(upload)
+    await scene.begin(file(OTHER), model="more")
+    await scene.begin(file())
+
+
+async def test_there_is_an_end_to_unfinished_uploads(scene: Scene) -> None:
+    for number in range(256):
+        await scene.begin(file(), model=f"m{number}")
+    with pytest.raises(NoSpace, match="256"):
+        await scene.begin(file(), model="one-more")
+    await scene.begin(file(), model="m0")

@@ -5,6 +5,8 @@ from pathlib import Path
 from builders import Clock
 from control.storage_scene import DATA, digest, file, listed, pieces
 
+from serve.control.artifacts.durable import Disk
+from serve.control.artifacts.folder import FolderObjects
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.uploads.upload import Upload
 from serve.control.uploads.uploads import UploadLimits, Uploads
@@ -17,15 +19,24 @@ FILES = (file(), file(OTHER, "labels.txt"), file(b"", "1/empty"), file(DATA, "1/
 class Scene:
     """Uploads into a storage in a folder; `restart` is another process on the same folder."""
 
-    def __init__(self, folder: Path, *, limits: UploadLimits | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        limits: UploadLimits | None = None,
+        disk: Disk | None = None,
+        storage_disk: Disk | None = None,
+    ) -> None:
         self.folder = folder / "uploads"
         self.wall = Clock(1_700_000_000.0)
-        self.storage = ArtifactStorage.of(str(folder / "storage"))
-        self.limits = limits
+        self.storage = ArtifactStorage(FolderObjects(folder / "storage", disk=storage_disk))
+        self.limits, self.disk = limits, disk
         self.uploads = self.restart()
 
     def restart(self) -> Uploads:
-        self.uploads = Uploads(self.folder, self.storage, limits=self.limits, wall=self.wall)
+        self.uploads = Uploads(
+            self.folder, self.storage, limits=self.limits, wall=self.wall, disk=self.disk
+        )
         return self.uploads
 
     async def begin(self, *files: VersionFile, model: str = "digits") -> Upload:
