@@ -1,8 +1,8 @@
 """The fleet: who holds a version, and what stays in force when replicas are lost."""
 
-import asyncio
 from pathlib import Path
 
+import pytest
 from builders import Clock, ControlPlane, replica, write_model
 
 from serve.control.barred_versions import Barring
@@ -20,23 +20,10 @@ def held(one: Fleet, version: int, pool: str = "default") -> str:
     return "".join(one.holders("m", version, pool))
 
 
-def test_a_version_is_held_by_the_replicas_of_its_pool_on_which_it_is_ready() -> None:
-    three = fleet("a", "b", "c")
-    three.saw("c", {"m": (1, 2)})
-    three.saw("a", {"m": (1,)})
-    three.saw("b", {"x": (1,)})
-    assert (held(three, 1), held(three, 2), held(three, 3)) == ("ac", "c", "")
-    two = Fleet((replica("a"), replica("b", pool="a100")), clock=Clock())
-    two.saw("a", {"m": (1,)})
-    two.saw("b", {"m": (1,)})
-    assert held(two, 1, "a100") == "b"
-    assert two.pools == {"default", "a100"}
-
-
-def test_what_is_about_to_go_is_held_no_longer_until_it_has_gone_or_has_not() -> None:
+def test_what_is_about_to_go_has_gone_or_has_not() -> None:
     two = fleet("a", "b")
-    two.saw("a", {"m": (1, 2)})
-    two.saw("b", {"m": (1, 2)})
+    for name in ("a", "b"):
+        two.saw(name, {"m": (1, 2)})
     two.leave("a", "m", (1,))
     assert (held(two, 1), held(two, 2)) == ("b", "ab")
     assert not two.wrong("a")
@@ -57,16 +44,10 @@ def test_a_lost_replica_gets_no_calls_unless_no_other_holds_the_version() -> Non
 
 
 def test_only_news_is_news() -> None:
-    one = fleet("a")
-    news = [
-        one.saw("a", {"m": (1,)}),
-        one.saw("a", {"m": (1,)}),
-        one.saw("a", {"m": (1, 2)}),
-        one.lost("a", "refused"),
-        one.lost("a", "refused again"),
-        one.saw("a", {"m": (1, 2)}),
-    ]
-    assert news == [True, False, True, True, False, True]
+    one, first, both = fleet("a"), {"m": (1,)}, {"m": (1, 2)}
+    assert [one.saw("a", each) for each in (first, first, both)] == [True, False, True]
+    assert [one.lost("a", why) for why in ("refused", "refused again")] == [True, False]
+    assert one.saw("a", both)
 
 
 def test_an_operator_sees_the_state_of_a_replica_since_when_and_why() -> None:
@@ -83,31 +64,29 @@ def test_an_operator_sees_the_state_of_a_replica_since_when_and_why() -> None:
     one.saw("a", {"m": (1,)})
     assert seen() == ("up", "", 10.0)
     one.manages_itself("a")
+    one.failures["a", "m"] = LoadFailure("bad file", (), 1, 0.0)
     one.lost("a", "refused")
     assert seen() == ("lost", "refused", 20.0)
+    assert not one.failures  # it may come back as another
     one.saw("a", {})
     assert not one.observations["a"].self_managed  # it may take load calls again
 
 
-def test_what_failed_on_a_lost_replica_is_forgotten_since_it_may_come_back_as_another() -> None:
-    two = fleet("a", "b")
-    two.failures["a", "m"] = two.failures["b", "m"] = LoadFailure("bad file", (), 1, 0.0)
-    two.lost("a", "refused")
-    assert list(two.failures) == [("b", "m")]
-
-
 def test_the_fleet_is_known_once_every_replica_was_looked_at_and_one_has_answered() -> None:
     two = fleet("a", "b")
-    known = [two.is_known]
-    for look in (
-        lambda: two.lost("a", "refused"),
-        lambda: two.lost("b", "refused"),
-        lambda: two.saw("b", {}),
-        lambda: two.lost("b", "refused"),
-    ):
-        look()
-        known.append(two.is_known)
-    assert known == [False, False, False, True, True]
+    two.lost("a", "refused")
+    assert not two.is_known
+    two.lost("b", "refused")
+    assert not two.is_known
+    two.saw("b", {})
+    two.lost("b", "refused")
+    assert two.is_known
+    left, empty = fleet("a", "b"), fleet("a")
+    left.lost("a", "refused")
+    left.remove("b")
+    assert not left.is_known
+    empty.remove("a")
+    assert empty.is_known  # nobody of the start is there to be waited for
 
 
 def test_one_that_joins_is_not_waited_for_and_one_that_nobody_waits_for_is_known() -> None:
@@ -151,15 +130,6 @@ def test_nothing_is_left_of_one_that_is_removed() -> None:
     two.join(replica("a"))
     two.saw("a", {"m": (1,)})
     assert held(two, 1) == "a"
-
-
-def test_a_fleet_without_those_of_the_start_is_known() -> None:
-    two = fleet("a", "b")
-    two.lost("a", "refused")
-    two.remove("b")
-    assert not two.is_known
-    two.remove("a")
-    assert two.is_known
 
 
 def test_a_fleet_that_is_yet_to_be_discovered_is_known_when_all_of_it_were_looked_at() -> None:
@@ -228,48 +198,48 @@ def test_what_is_taken_is_gone_and_the_others_stay() -> None:
 
 def told(plane: ControlPlane) -> dict[str, dict[str, float]]:
     """By the metric's name and the replica."""
-    found: dict[str, dict[str, float]] = {}
-    for family in FleetMeters(plane.fleet, plane.inventory).collect():
-        assert all(sample.labels["pool"] == "default" for sample in family.samples)
-        name = family.name.removeprefix("servegate_replica_")
-        found[name] = {sample.labels["replica"]: sample.value for sample in family.samples}
-    return found
+    return {
+        family.name.removeprefix("servegate_replica_"): {
+            sample.labels["replica"]: sample.value
+            for sample in family.samples
+            if sample.labels["pool"] == "default"
+        }
+        for family in FleetMeters(plane.fleet, plane.inventory).collect()
+    }
 
 
-def begun(folder: Path, **held: dict[str, tuple[int, ...]]) -> ControlPlane:
-    """A model with versions 1 and 2, which replicas a and b should hold."""
-    plane = ControlPlane(folder)
+@pytest.fixture
+async def plane(tmp_path: Path) -> ControlPlane:
+    """A model with versions 1 and 2, of which replica a holds the first and b the second."""
+    plane = ControlPlane(tmp_path)
     write_model(plane.repository)
-    return asyncio.run(plane.begin(**held))
+    return await plane.begin(a={"m": (1,)}, b={"m": (2,)})
 
 
-def test_a_replica_that_holds_everything_lacks_nothing(tmp_path: Path) -> None:
-    plane = begun(tmp_path, a={"m": (1, 2)}, b={"m": (2,)})
+async def test_what_a_replica_lacks_is_told_while_it_answers(plane: ControlPlane) -> None:
+    plane.fleet.saw("a", {"m": (1, 2)})
     assert told(plane) == {"up": {"a": 1, "b": 1}, "missing_versions": {"a": 0, "b": 1}}
-
-
-def test_one_that_does_not_answer_is_down_and_nobody_knows_what_it_lacks(tmp_path: Path) -> None:
-    plane = begun(tmp_path, a={"m": (1, 2)})
+    plane.fleet.lost("b", "refused")
     assert told(plane) == {"up": {"a": 1, "b": 0}, "missing_versions": {"a": 0}}
 
 
-def test_a_version_that_is_held_and_may_not_be_called_is_missing(tmp_path: Path) -> None:
-    plane = begun(tmp_path, a={"m": (1, 2)}, b={"m": (1, 2)})
-    plane.fleet.bar("a", "m", [2], LOADING)
-    plane.fleet.bar("b", "m", [1, 2], "it answers wrongly")
-    assert told(plane)["missing_versions"] == {"a": 1, "b": 2}
+async def test_a_version_that_is_held_and_may_not_be_called_is_missing(plane: ControlPlane) -> None:
+    plane.fleet.bar("a", "m", [1], LOADING)
+    plane.fleet.bar("b", "m", [2], "it answers wrongly")
+    assert told(plane)["missing_versions"] == {"a": 2, "b": 2}
 
 
-def test_what_could_not_be_loaded_is_missing_and_is_not_waited_for(tmp_path: Path) -> None:
-    plane = begun(tmp_path, a={"m": (1,)}, b={"m": (2,)})
+async def test_what_could_not_be_loaded_is_missing_and_is_not_waited_for(
+    plane: ControlPlane,
+) -> None:
     plane.fleet.failures["a", "m"] = LoadFailure("it is broken", (), 1, 0.0)
     assert told(plane)["missing_versions"] == {"a": 1, "b": 1}
     assert missing_versions(plane.fleet, plane.inventory, failed=False) == {"a": 0, "b": 1}
 
 
-def test_nothing_is_missing_on_who_leaves_loads_for_itself_or_cannot_run_it(tmp_path: Path) -> None:
-    plane = begun(tmp_path, a={}, b={})
-    assert told(plane)["missing_versions"] == {"a": 2, "b": 2}
+async def test_nothing_is_missing_on_who_leaves_loads_for_itself_or_cannot_run_it(
+    plane: ControlPlane,
+) -> None:
     plane.fleet.retire("a")
     plane.fleet.choose("b", {"m": FlavourChoice("", {"tensorrt": "a GPU"}, {})})
     assert told(plane)["missing_versions"] == {"b": 0}

@@ -10,12 +10,12 @@ from serve.control.reconciliation import busy_replicas
 from serve.control.reconciliation.busy_replicas import NoSpare, Steering
 
 
-def plane(folder: Path, *holders: str, of: tuple[str, ...] = ("a", "b", "c")) -> ControlPlane:
+async def plane(folder: Path, *holders: str, of: tuple[str, ...] = ("a", "b", "c")) -> ControlPlane:
     """Model `m`, held by the replicas named; all others are up and hold nothing."""
     made = ControlPlane(folder, replicas=[replica(name) for name in of])
     write_model(made.repository)
     held = {name: {"m": (1, 2)} if name in holders else {} for name in of}
-    return asyncio.run(made.begin(**held))
+    return await made.begin(**held)
 
 
 def steering(one: ControlPlane, *, share: float = 0.5, refuse: bool = False) -> Steering:
@@ -27,19 +27,21 @@ def called(one: ControlPlane) -> tuple[str, ...]:
     return one.publisher.snapshot.models["m"].targets[1].replicas
 
 
-async def during(one: ControlPlane, steer: Steering, name: str = "a") -> tuple[str, ...]:
-    async with steer.away(name):
-        return called(one)
-
-
-def test_calls_go_elsewhere_while_a_replica_is_away_and_come_back(tmp_path: Path) -> None:
-    one = plane(tmp_path, "a", "b", "c")
-    assert asyncio.run(during(one, steering(one))) == ("b", "c")
+async def test_calls_go_elsewhere_while_a_replica_is_away_and_come_back_also_from_a_failure(
+    tmp_path: Path,
+) -> None:
+    one = await plane(tmp_path, "a", "b", "c")
+    async with steering(one).away("a"):
+        assert called(one) == ("b", "c")
+    assert called(one) == ("a", "b", "c")
+    with pytest.raises(RuntimeError):
+        async with steering(one).away("a"):
+            raise RuntimeError
     assert called(one) == ("a", "b", "c")
 
 
 async def test_only_one_replica_of_a_pool_is_away_at_a_time(tmp_path: Path) -> None:
-    one = plane(tmp_path, "a", "b", "c")
+    one = await plane(tmp_path, "a", "b", "c")
     steer, order = steering(one), []
 
     async def work(name: str, go: asyncio.Event) -> None:
@@ -57,50 +59,38 @@ async def test_only_one_replica_of_a_pool_is_away_at_a_time(tmp_path: Path) -> N
     assert order == [("a", ("b", "c")), ("b", ("a", "c"))]
 
 
-def test_a_turn_ends_after_a_while_although_the_load_hangs(
+async def test_a_turn_ends_after_a_while_although_the_load_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(busy_replicas, "TURN", 0.01)
-    one = plane(tmp_path, "a", "b", "c")
+    one = await plane(tmp_path, "a", "b", "c")
     steer = steering(one, share=0.3)
-
-    async def scenario() -> tuple[str, ...]:
-        async with steer.away("a"), steer.away("b"):
-            both = called(one)
-        async with steer.away("c"):
-            return both + called(one)
-
-    assert asyncio.run(scenario()) == ("c", "a", "b")
+    async with steer.away("a"), steer.away("b"):
+        assert called(one) == ("c",)
+    async with steer.away("c"):
+        assert called(one) == ("a", "b")
     assert called(one) == ("a", "b", "c")
 
 
-def test_a_replica_that_serves_nothing_waits_for_nobody_and_gets_no_calls_before_it_is_done(
+async def test_a_replica_that_serves_nothing_waits_for_nobody_and_gets_no_calls_before_it_is_done(
     tmp_path: Path,
 ) -> None:
-    one = plane(tmp_path, "a", "b")
-
-    async def scenario() -> tuple[str, ...]:
-        steer = steering(one, share=0.3)
-        async with steer.away("a"), steer.away("c"):
-            one.fleet.saw("c", {"m": (1, 2)})
-            await one.publisher.refresh()
-            return called(one)
-
-    assert asyncio.run(scenario()) == ("b",)
+    one = await plane(tmp_path, "a", "b")
+    steer = steering(one, share=0.3)
+    async with steer.away("a"), steer.away("c"):
+        one.fleet.saw("c", {"m": (1, 2)})
+        await one.publisher.refresh()
+        assert called(one) == ("b",)
     assert called(one) == ("a", "b", "c")
 
 
-def test_replicas_that_start_together_serve_what_they_have(tmp_path: Path) -> None:
-    one = plane(tmp_path, of=("a", "b"))
-
-    async def scenario() -> tuple[str, ...]:
-        steer = steering(one)
-        async with steer.away("a"), steer.away("b"):
-            one.fleet.saw("a", {"m": (1, 2)})
-            await one.publisher.refresh()
-            return called(one)
-
-    assert asyncio.run(scenario()) == ("a",)
+async def test_replicas_that_start_together_serve_what_they_have(tmp_path: Path) -> None:
+    one = await plane(tmp_path, of=("a", "b"))
+    steer = steering(one)
+    async with steer.away("a"), steer.away("b"):
+        one.fleet.saw("a", {"m": (1, 2)})
+        await one.publisher.refresh()
+        assert called(one) == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -113,49 +103,37 @@ def test_replicas_that_start_together_serve_what_they_have(tmp_path: Path) -> No
         (("a",), 0.0, False),
     ],
 )
-def test_a_replica_is_spared_only_while_enough_others_serve(
+async def test_a_replica_is_spared_only_while_enough_others_serve(
     tmp_path: Path, holders: tuple[str, ...], share: float, spared: bool
 ) -> None:
-    one = plane(tmp_path, *holders)
+    one = await plane(tmp_path, *holders)
     assert (steering(one, share=share).lacking("a") == "") is spared
 
 
-def test_a_replica_that_does_not_answer_does_not_count(tmp_path: Path) -> None:
-    one = plane(tmp_path, "a", "b", of=("a", "b"))
+async def test_a_replica_that_does_not_answer_does_not_count(tmp_path: Path) -> None:
+    one = await plane(tmp_path, "a", "b", of=("a", "b"))
     one.fleet.lost("b", "refused")
-    asyncio.run(one.publisher.refresh())
+    await one.publisher.refresh()
     assert steering(one).lacking("a") == (
         "pool 'default' would have 0 serving replicas, and needs 1"
     )
 
 
-def test_the_only_replica_loads_while_it_serves(tmp_path: Path) -> None:
-    one = plane(tmp_path, "a", of=("a",))
-    assert asyncio.run(during(one, steering(one))) == ("a",)
-
-
-def test_the_only_replica_does_not_load_where_that_is_refused(tmp_path: Path) -> None:
-    one = plane(tmp_path, "a", of=("a",))
+async def test_the_only_replica_loads_while_it_serves_unless_that_is_refused(
+    tmp_path: Path,
+) -> None:
+    one = await plane(tmp_path, "a", of=("a",))
+    async with steering(one).away("a"):
+        assert called(one) == ("a",)
     with pytest.raises(NoSpare, match="cannot be taken out of rotation") as caught:
-        asyncio.run(during(one, steering(one, refuse=True)))
+        async with steering(one, refuse=True).away("a"):
+            pass
     assert "--without-spare warn" in caught.value.try_this
 
 
-def test_calls_of_sequences_are_not_steered_around(tmp_path: Path) -> None:
+async def test_calls_of_sequences_are_not_steered_around(tmp_path: Path) -> None:
     one = ControlPlane(tmp_path, replicas=[replica("a"), replica("b")])
     write_model(one.repository, config='backend: "x" sequence_batching { }')
-    asyncio.run(one.begin(a={"m": (2,)}, b={"m": (2,)}))
-
-    async def scenario() -> tuple[str, ...]:
-        async with steering(one).away("a"):
-            return one.publisher.snapshot.models["m"].targets[2].replicas
-
-    assert asyncio.run(scenario()) == ("a", "b")
-
-
-async def test_calls_come_back_to_a_replica_whose_work_has_failed(tmp_path: Path) -> None:
-    one = plane(tmp_path, "a", "b", "c")
-    with pytest.raises(RuntimeError):
-        async with steering(one).away("a"):
-            raise RuntimeError
-    assert called(one) == ("a", "b", "c")
+    await one.begin(a={"m": (2,)}, b={"m": (2,)})
+    async with steering(one).away("a"):
+        assert one.publisher.snapshot.models["m"].targets[2].replicas == ("a", "b")
