@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 from data_ports import FAULTS, RAW, SCORES, STATISTICS, Gateway, grpc_port, http_port
 from ports import free_ports
+from refusals import refusal
 
 from serve.control import gateway
 from serve.core.errors import NotFound, OutcomeUnknown, ServegateError, Unavailable
@@ -43,9 +43,6 @@ async def test_an_answer_comes_with_the_decision_behind_it(
     assert (answer.version, answer.by, answer.generation) == (version, by, generation)
     assert answer.datatypes == {"y": "FP32"}
     assert answer.seconds > 0
-
-
-async def test_the_selector_and_the_key_are_sent(called: gateway.GatewayClient) -> None:
     await called.infer("m", "3", RAW)
     path, headers, _ = Gateway.asked[-1]
     assert path == "/v2/models/m/versions/3/infer"
@@ -65,6 +62,8 @@ async def test_what_the_gateway_says_instead_is_raised_in_its_words(
             assert caught.value.code == "a_code", name
     with pytest.raises(MalformedReply):  # a broken answer is no answer
         await called.infer("broken", "", RAW, via=via)
+    with pytest.raises(OutcomeUnknown, match="proxy"):
+        await called.infer("html", "", RAW)
 
 
 async def test_a_gateway_that_is_not_there_is_unavailable() -> None:
@@ -77,30 +76,24 @@ async def test_a_gateway_that_is_not_there_is_unavailable() -> None:
     await called.close()
 
 
-async def test_a_proxys_answer_is_an_unknown_outcome(called: gateway.GatewayClient) -> None:
-    with pytest.raises(OutcomeUnknown) as caught:
-        await called.infer("html", "", RAW)
-    assert "proxy" in caught.value.what
-
-
-async def test_metadata_says_what_a_model_takes_and_gives(called: gateway.GatewayClient) -> None:
+async def test_metadata_and_statistics_are_of_one_model_or_none(
+    called: gateway.GatewayClient,
+) -> None:
     found = await called.metadata("m", "")
     assert found.inputs == {"x": TensorSpec("x", "FP32", (-1, 2))}
     assert list(found.outputs) == ["y"]
     with pytest.raises(NotFound):
         await called.metadata("other", "")
-
-
-@pytest.mark.parametrize("page", [{}, [], "html", {"inputs": [{}], "outputs": []}, None])
-def test_what_is_no_metadata_is_refused(page: Any) -> None:
-    with pytest.raises(ServegateError, match="the metadata of model 'm' cannot be read"):
-        read_metadata(page, "m")
-
-
-async def test_statistics_are_of_one_version_or_none(called: gateway.GatewayClient) -> None:
-    found = await called.statistics("m", 2)
-    assert found is not None and found["inference_stats"] == STATISTICS["inference_stats"]
+    statistics = await called.statistics("m", 2)
+    assert statistics is not None
+    assert statistics["inference_stats"] == STATISTICS["inference_stats"]
     assert await called.statistics("other", 1) is None
+
+
+def test_what_is_no_metadata_is_refused() -> None:
+    for page in ({}, [], "html", {"inputs": [{}], "outputs": []}, None):
+        error = refusal(ServegateError, read_metadata, page, "m")
+        assert "the metadata of model 'm' cannot be read" in str(error)
 
 
 async def test_metrics_are_text_and_connections_are_opened_again_after_a_close(

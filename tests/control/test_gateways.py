@@ -157,49 +157,37 @@ async def scene() -> AsyncIterator[Scene]:
     scene.gateways.close()
 
 
-async def test_counters_are_added_up_and_gauges_are_kept_apart_by_address(scene: Scene) -> None:
-    processes = ("supervisor", "worker-0")
-    expected = {f"{process}@{address}" for process in processes for address in (ONE, TWO)}
-    assert (await scene.read()).sources == expected
-
-
 async def test_while_one_is_silent_its_counts_stay_and_in_flight_is_unknown(scene: Scene) -> None:
+    first, second = (
+        {f"{one}@{where}" for one in ("supervisor", "worker-0")} for where in (ONE, TWO)
+    )
+    assert (await scene.read()).sources == first | second
     scene.two.hangs = True
     scene.one.calls += 1
     told = await scene.read()
     assert (told.calls, told.in_flight, told.reading.busy) == (8, None, {})
-    assert told.sources == {f"supervisor@{ONE}", f"worker-0@{ONE}"}
+    assert told.sources == first
     scene.two.hangs = False
     scene.two.calls += 10
     assert await scene.counts() == (18, 3)
-
-
-async def test_one_that_is_rarely_asked_is_as_much_there_as_any(scene: Scene) -> None:
-    for calls in (10, 13):
+    for calls in (21, 24):  # one that is rarely asked is as much there as any
         scene.two.calls += 3
         assert await scene.counts(after=10 * THERE) == (calls, 3)
 
 
-async def test_one_that_stays_silent_is_gone_and_others_say_what_is_in_flight(scene: Scene) -> None:
-    scene.two.is_up = False
-    await scene.read()
-    assert await scene.counts(after=THERE) == (7, 1)
-
-
-async def test_one_that_comes_back_after_long_makes_nothing_leap(scene: Scene) -> None:
+async def test_one_that_stays_silent_is_gone_and_makes_nothing_leap_when_it_comes_back(
+    scene: Scene,
+) -> None:
     scene.two.hangs = True
     await scene.read()
-    await scene.read(after=THERE)
+    assert await scene.counts(after=THERE) == (7, 1)  # others say what is in flight
     scene.two.hangs = False
     scene.two.calls += 1000
     assert (await scene.read()).calls == 7
     scene.two.calls += 5
     assert (await scene.read()).calls == 12
-
-
-async def test_one_that_restarts_counts_on(scene: Scene) -> None:
-    scene.two.started, scene.two.calls = 2000.0, 6
-    assert (await scene.read()).calls == 13
+    scene.two.started, scene.two.calls = 2000.0, 6  # one that restarts counts on
+    assert (await scene.read()).calls == 18
 
 
 async def test_one_that_has_left_is_forgotten_and_what_it_counted_is_not(scene: Scene) -> None:
@@ -221,19 +209,16 @@ async def test_one_that_comes_counts_from_when_it_is_seen(scene: Scene) -> None:
     assert (await scene.read()).calls == 8
 
 
-async def test_what_the_only_one_says_is_passed_on_until_a_second_one_comes(alone: Scene) -> None:
+@pytest.mark.parametrize("instead", [False, True])
+async def test_what_the_only_one_says_is_passed_on_until_another_comes(
+    alone: Scene, instead: bool
+) -> None:
     assert (await alone.read()).text == alone.one.text()
     assert alone.asked == [""]  # by its name, as ever
-    alone.comes(Pod(TWO, calls=50))
+    alone.comes(Pod(TWO, calls=50), instead=instead)
     alone.one.calls += 1
-    assert (await alone.read()).calls == 301  # no sum falls
-
-
-async def test_one_in_place_of_the_only_one_makes_no_sum_fall(alone: Scene) -> None:
-    await alone.read()
-    alone.one.is_up = False
-    alone.comes(Pod(TWO), instead=True)
-    assert (await alone.read()).calls == 300
+    alone.one.is_up = not instead
+    assert (await alone.read()).calls == (300 if instead else 301)  # no sum falls
 
 
 async def test_without_a_resolver_those_that_were_known_stay(scene: Scene, alone: Scene) -> None:
@@ -246,15 +231,12 @@ async def test_without_a_resolver_those_that_were_known_stay(scene: Scene, alone
         await alone.read()
 
 
-async def test_the_name_is_resolved_every_few_seconds_only(scene: Scene) -> None:
+async def test_the_name_is_resolved_every_few_seconds_and_nobody_waits_for_a_slow_resolver(
+    scene: Scene,
+) -> None:
     for _ in range(5):
         await scene.gateways.text(1.0)
     assert scene.looks == 1
-    await scene.read()
-    assert scene.looks == 2
-
-
-async def test_a_slow_resolver_is_asked_once_and_waited_for_by_nobody(scene: Scene) -> None:
     scene.found.clear()
     scene.names = [ONE, TWO, THREE]
     for _ in range(3):
@@ -356,9 +338,12 @@ def port() -> int:
 
 async def test_each_address_is_asked_under_the_name_of_all(port: int) -> None:
     pods = Pod(ONE, calls=3), Pod(TWO, calls=4)
-    async with listening(port, *pods) as hosts, asking(f"http://gw:{port}/metrics", ONE, TWO) as a:
-        assert Told(await a.metrics()).calls == 7
-    assert hosts == [f"gw:{port}"] * 2
+    async with listening(port, *pods) as hosts:
+        async with asking(f"http://gw:{port}/metrics", ONE, TWO) as asks:
+            assert Told(await asks.metrics()).calls == 7
+        assert hosts == [f"gw:{port}"] * 2
+        async with asking(f"http://{ONE}:{port}/metrics", "nobody") as asks:
+            assert await asks.metrics() == pods[0].text()  # an address is no name of others
 
 
 async def test_the_certificate_is_that_of_the_name(port: int, tmp_path: Path) -> None:
@@ -386,28 +371,18 @@ async def test_a_replica_is_idle_only_if_every_gateway_says_so(port: int) -> Non
         assert await calls_in_flight(asks) == {"a": 0}
 
 
-async def test_an_address_is_asked_without_looking_for_others(port: int) -> None:
-    pod = Pod(ONE, calls=3)
-    async with listening(port, pod), asking(f"http://{ONE}:{port}/metrics", "nobody") as asks:
-        assert await asks.metrics() == pod.text()
-
-
-@pytest.mark.parametrize(
-    "url, address, there",
-    [
+def test_a_url_leads_to_an_address() -> None:
+    for url, address, there in (
         ("http://gw:8002/metrics", "10.0.0.7", "http://10.0.0.7:8002/metrics"),
         ("https://gw/metrics?a=b", "10.0.0.7", "https://10.0.0.7/metrics?a=b"),
         ("http://gw:8002/metrics", "fd00::7", "http://[fd00::7]:8002/metrics"),
         ("http://gw:8002/metrics", "", "http://gw:8002/metrics"),
-    ],
-)
-def test_a_url_leads_to_an_address(url: str, address: str, there: str) -> None:
-    assert at_address(urlsplit(url), address) == there
+    ):
+        assert at_address(urlsplit(url), address) == there
 
 
-@pytest.mark.parametrize(
-    "found, before, taken",
-    [
+def test_a_gateway_with_an_address_of_each_family_counts_once() -> None:
+    rows: list[tuple[list[str], list[str], set[str]]] = [
         ([ONE, TWO, ONE], [], {ONE, TWO}),
         (["fd00::1", "fd00::2", ONE], [], {ONE}),
         (["fd00::1"], [], {"fd00::1"}),
@@ -415,12 +390,9 @@ def test_a_url_leads_to_an_address(url: str, address: str, there: str) -> None:
         (["fd00::1"], [ONE], set()),
         ([], [ONE], set()),
         ([], [], set()),
-    ],
-)
-def test_a_gateway_with_an_address_of_each_family_counts_once(
-    found: list[str], before: list[str], taken: set[str]
-) -> None:
-    assert of_one_family(found, before) == taken
+    ]
+    for found, before, taken in rows:
+        assert of_one_family(found, before) == taken, (found, before)
 
 
 def test_a_name_is_resolved_as_the_machine_does_it() -> None:

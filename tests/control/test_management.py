@@ -84,6 +84,14 @@ class Managed(Scene):
         return asyncio.run(scenario())
 
 
+@pytest.fixture
+def scene(tmp_path: Path) -> Managed:
+    """Versions 1 and 2 of model m are in the folder."""
+    scene = Managed(tmp_path)
+    write_model(scene.repository)
+    return scene
+
+
 def load(
     name: str = "m", config: str | None = None
 ) -> Callable[[ManagementCommands], Awaitable[None]]:
@@ -100,16 +108,12 @@ def change(
     return lambda management: management.change(kind, model, settings, BY, PATIENCE)
 
 
-def test_a_load_call_loads_anew_what_is_loaded(tmp_path: Path) -> None:
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
+def test_a_load_call_loads_anew_what_is_loaded(scene: Managed) -> None:
     assert scene.act(load()) == [None]
     assert scene.triton.asked == ["load m", "load m"]
 
 
-def test_an_unloaded_model_stays_unloaded_until_it_is_loaded(tmp_path: Path) -> None:
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
+def test_an_unloaded_model_stays_unloaded_until_it_is_loaded(scene: Managed) -> None:
 
     async def look(management: ManagementCommands) -> tuple[object, ...]:
         await scene.round()
@@ -124,17 +128,9 @@ def test_an_unloaded_model_stays_unloaded_until_it_is_loaded(tmp_path: Path) -> 
     ]
 
 
-def test_unloading_what_nobody_knows_is_no_error(tmp_path: Path) -> None:
-    scene = Managed(tmp_path)
-    assert scene.act(unload("nothing")) == [None]
-    assert scene.plane.decisions.entries == {}
-
-
 def test_a_configuration_stands_for_the_one_on_disk_until_the_next_plain_load(
-    tmp_path: Path,
+    scene: Managed,
 ) -> None:
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
 
     async def size(management: ManagementCommands) -> int:
         configuration = scene.plane.inventory.loadables["m"].configuration
@@ -144,9 +140,7 @@ def test_a_configuration_stands_for_the_one_on_disk_until_the_next_plain_load(
     assert scene.act(load(config=OTHER), size, load(), size) == [None, 8, None, 0]
 
 
-def test_a_load_that_fails_says_why_and_a_failed_configuration_is_not_kept(tmp_path: Path) -> None:
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
+def test_a_load_that_fails_says_why_and_a_failed_configuration_is_not_kept(scene: Managed) -> None:
 
     async def breaks(management: ManagementCommands) -> None:
         scene.triton.broken["m"] = TritonFailed("load failed for model 'm': no memory")
@@ -173,23 +167,8 @@ OUTSIDE = {
 }
 
 
-@pytest.mark.parametrize("field", OUTSIDE)
-def test_a_configuration_that_names_files_outside_the_model_is_never_loaded(
-    tmp_path: Path, field: str
-) -> None:
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
-    [error] = scene.act(load(config=OUTSIDE[field]))
-    assert isinstance(error, UnreadableConfiguration)
-    assert f"in '{field}' cannot be the path of a file of this model" in str(error)
-    assert scene.triton.asked == ["load m"]  # which was before
-    assert scene.plane.decisions.entry(SERVING, "m").body is None
-
-
-def test_a_load_that_comes_while_another_runs_is_tried_by_itself(tmp_path: Path) -> None:
+def test_a_load_that_comes_while_another_runs_is_tried_by_itself(scene: Managed) -> None:
     """As after a configuration that failed, when the one before it is being loaded again."""
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
     begun, gone_on, loads = asyncio.Event(), asyncio.Event(), scene.triton.load
 
     async def slow(model: str, config: str | None) -> None:
@@ -217,24 +196,23 @@ def test_a_load_that_comes_while_another_runs_is_tried_by_itself(tmp_path: Path)
     assert isinstance(said, LoadFailed)
 
 
-def test_a_model_whose_folder_is_broken_cannot_be_loaded(tmp_path: Path) -> None:
-    scene = Managed(tmp_path)
-    folder = write_model(scene.repository)
-    (folder / "config.pbtxt").write_text("nonsense: {")
-    [said] = scene.act(load())
-    assert isinstance(said, UnreadableConfiguration)
-    assert "config.pbtxt cannot be read" in str(said)
+def test_a_configuration_that_is_none_of_this_model_is_refused_in_one_line(scene: Managed) -> None:
+    wrong = ["", "[]", "{", '{"nothing": 1}', '{"name": "other"}']
+    for said in scene.act(*(load(config=config) for config in wrong)):
+        assert isinstance(said, UnreadableConfiguration)
+        assert "\n" not in str(said)
+    assert scene.triton.asked == ["load m"]  # which was before
+    assert scene.plane.decisions.entry(SERVING, "m").body is None
 
 
-@pytest.mark.parametrize("config", ["", "[]", "{", '{"nothing": 1}', '{"name": "other"}'])
-def test_a_configuration_that_is_none_of_this_model_is_refused_in_one_line(
-    tmp_path: Path, config: str
+def test_a_configuration_that_names_files_outside_the_model_is_never_loaded(
+    scene: Managed,
 ) -> None:
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
-    [said] = scene.act(load(config=config))
-    assert isinstance(said, UnreadableConfiguration)
-    assert "\n" not in str(said)
+    errors = scene.act(*(load(config=config) for config in OUTSIDE.values()))
+    for field, error in zip(OUTSIDE, errors, strict=True):
+        assert isinstance(error, UnreadableConfiguration)
+        assert f"in '{field}' cannot be the path of a file of this model" in str(error)
+    assert scene.triton.asked == ["load m"]
     assert scene.plane.decisions.entry(SERVING, "m").body is None
 
 
@@ -287,14 +265,12 @@ def test_settings_are_made_on_every_replica_and_made_again_on_one_that_was_lost(
 def test_settings_that_are_refused_are_not_kept(tmp_path: Path) -> None:
     scene = Managed(tmp_path)
     scene.refused = "unknown setting"
-    [refused] = scene.act(change(LOGGING, x=1))
-    assert str(refused) == "unknown setting"
+    refused, unloaded = scene.act(change(LOGGING, x=1), unload("nothing"))
+    assert (str(refused), unloaded) == ("unknown setting", None)
     assert scene.plane.decisions.entries == {}
 
 
-def test_a_policy_under_which_there_is_no_version_is_refused(tmp_path: Path) -> None:
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
+def test_a_policy_under_which_there_is_no_version_is_refused(scene: Managed) -> None:
     config = OTHER.replace('"all": {}', '"specific": {"versions": [7]}')
     [said] = scene.act(load(config=config))
     assert isinstance(said, LoadFailed)
@@ -324,9 +300,7 @@ def test_without_a_repository_or_a_replica_nothing_can_be_loaded(tmp_path: Path)
     assert isinstance(said, Unavailable)
 
 
-def test_what_takes_too_long_goes_on_and_says_so(tmp_path: Path) -> None:
-    scene = Managed(tmp_path)
-    write_model(scene.repository)
+def test_what_takes_too_long_goes_on_and_says_so(scene: Managed) -> None:
     never = asyncio.Event()
 
     async def hang(model: str, config: str | None) -> None:
@@ -340,14 +314,20 @@ def test_what_takes_too_long_goes_on_and_says_so(tmp_path: Path) -> None:
     assert isinstance(said, DeadlineExceeded)
 
 
-@pytest.mark.parametrize("kind", ["max_batch_size: 4\n", ""])
-def test_a_load_call_reads_the_folder_at_once(tmp_path: Path, kind: str) -> None:
-    scene = Managed(tmp_path)
-    folder = write_model(scene.repository, "m", 1)
+@pytest.mark.parametrize("more", ["max_batch_size: 4\n", ""])
+def test_a_load_call_reads_the_folder_at_once(scene: Managed, more: str) -> None:
+    folder = scene.repository / "m"
 
     async def edit(management: ManagementCommands) -> None:
         (folder / "3").mkdir()
-        (folder / "config.pbtxt").write_text(CONFIG + kind)
+        (folder / "config.pbtxt").write_text(CONFIG + more)
 
     assert scene.act(edit, load()) == [None, None]
-    assert scene.triton.held == {"m": {1, 3}}
+    assert scene.triton.held == {"m": {1, 2, 3}}
+
+
+def test_a_model_whose_folder_is_broken_cannot_be_loaded(scene: Managed) -> None:
+    (scene.repository / "m" / "config.pbtxt").write_text("nonsense: {")
+    [said] = scene.act(load())
+    assert isinstance(said, UnreadableConfiguration)
+    assert "config.pbtxt cannot be read" in str(said)

@@ -30,15 +30,6 @@ from serve.triton import config as triton_config
 OTHER = CONFIG.replace("max_batch_size: 8", "max_batch_size: 16")
 
 
-async def test_a_conversion_that_nothing_verified_is_a_finding_of_its_version(scene: Scene) -> None:
-    steps = [{"step": "verification", "facts": {"unverified": "there are 5 samples"}}]
-    report = {"conversion.json": json.dumps({"steps": steps}).encode()}
-    version = await scene.publish("m", files() | report)
-    assert version.is_published and "not verified: there are 5 samples" in version.findings[0]
-    broken = await scene.publish("m", files(b"another") | {"conversion.json": b"{"})
-    assert broken.is_published and broken.findings == ()
-
-
 async def test_a_version_gets_the_next_number_and_is_published(scene: Scene) -> None:
     version, created = await scene.push("m", files(), by=By("ada", "a better model"))
     assert (version.number, version.state, created) == (1, VersionState.UPLOADED, True)
@@ -62,31 +53,25 @@ async def test_a_version_gets_the_next_number_and_is_published(scene: Scene) -> 
     ]
 
 
-async def test_the_version_folder_gets_the_number_that_was_given(scene: Scene) -> None:
-    await scene.publish("m", files(b"one"))
-    await scene.publish("m", {"config.pbtxt": CONFIG.encode(), "7/model.onnx": b"two"})
-    manifest = await scene.storage.manifest("m", 2)
-    assert manifest.layout.number == 2
-    assert scene.quarantine.trees[1] == ["m/2/model.onnx", "m/config.pbtxt"]
-
-
 async def test_known_content_creates_no_second_version_unless_asked(scene: Scene) -> None:
     await scene.publish("m", files())
     assert await scene.push("m", files()) == (scene.version(), False)
     renumbered = {path.replace("1/", "4/"): data for path, data in files().items()}
     assert (await scene.push("m", renumbered))[0].number == 1
     assert scene.uploads.all() == ()
-    again, created = await scene.push("m", files(), PublicationRequest(again=True))
+    again, created = await scene.push("m", renumbered, PublicationRequest(again=True))
     assert (again.number, created) == (2, True)
+    await scene.pipeline.round()  # the version's folder gets the number that was given
+    assert (await scene.storage.manifest("m", 2)).layout.number == 2
+    assert scene.quarantine.trees[1] == ["m/2/model.onnx", "m/config.pbtxt"]
     other, created = await scene.push("n", files())
     assert (other.model, other.number, created) == ("n", 1, True)
 
 
 async def test_content_that_is_on_its_way_is_known_and_keeps_its_upload(scene: Scene) -> None:
     await scene.push("m", files())
-    version, created = await scene.push(
-        "m", files(), PublicationRequest(labels=("new",), live=True)
-    )
+    ask = PublicationRequest(labels=("new",), live=True)
+    version, created = await scene.push("m", files(), ask)
     assert (version.number, created) == (1, False)
     assert (version.labels, version.live) == (("new",), True)
     await scene.pipeline.round()
@@ -96,7 +81,8 @@ async def test_content_that_is_on_its_way_is_known_and_keeps_its_upload(scene: S
 async def test_numbers_go_on_after_all_that_ever_were_and_those_on_disk(scene: Scene) -> None:
     write_model(scene.plane.repository, "m", 3, 5)
     await scene.plane.inventory.scan()
-    assert (await scene.publish("m", files())).number == 6
+    version = await scene.publish("m", files())
+    assert (version.number, version.physical) == (6, f"m--{version.group[:8]}")
     await scene.retention.retire("m", 6, ADA)
     await scene.retention.remove("m", 6, ADA)
     assert (await scene.push("m", files(b"another")))[0].number == 7
@@ -108,17 +94,6 @@ async def test_two_control_planes_never_give_one_number_twice(tmp_path: Path) ->
     await first.push("m", files(b"one"))
     second.plane.decisions = stale
     assert (await second.push("m", files(b"two")))[0].number == 2
-
-
-async def test_names_labels_and_tags_are_checked_before_a_number_is_given(scene: Scene) -> None:
-    for ask in (
-        PublicationRequest(labels=("1",)),
-        PublicationRequest(tags={"a b": "c"}),
-        PublicationRequest(tags={"a": "c" * 2000}),
-    ):
-        with pytest.raises(Invalid):
-            await scene.push("m", files(), ask)
-    assert scene.records.all() == ()
 
 
 # --- names in Triton -----------------------------------------------------------------------------
@@ -135,13 +110,6 @@ async def test_versions_that_share_configuration_and_files_share_a_name(scene: S
     assert beside.physical == f"m--{beside.group[:8]}" != other.physical
 
 
-async def test_the_plain_repository_keeps_its_names(scene: Scene) -> None:
-    write_model(scene.plane.repository, "m", 1)
-    await scene.plane.inventory.scan()
-    version = await scene.publish("m", files())
-    assert (version.number, version.physical) == (2, f"m--{version.group[:8]}")
-
-
 async def test_a_name_is_free_again_once_nothing_living_has_it(scene: Scene) -> None:
     await scene.publish("m", files())
     await scene.retention.retire("m", 1, ADA)
@@ -156,33 +124,32 @@ async def test_a_name_is_free_again_once_nothing_living_has_it(scene: Scene) -> 
 
 async def test_what_people_change_meanwhile_is_kept(scene: Scene) -> None:
     version, _ = await scene.push("m", files(), PublicationRequest(tags={"a": "1", "b": "2"}))
-    amended = await scene.publications.amend(
-        "m", 1, tags={"a": "", "c": "3"}, labels=["new"], by=ADA
-    )
-    assert amended.etag != version.etag
+    by = By("bob", if_match=version.etag)
+    changed = {"a": "", "c": "3"}
+    await scene.publications.amend("m", 1, tags=changed, labels=["new"], by=by)
+    with pytest.raises(PreconditionFailed):  # it is not the record that was read
+        await scene.publications.amend("m", 1, tags={"c": "4"}, labels=None, by=by)
     await scene.pipeline.round()
     published = scene.version()
     assert published.is_published
     assert dict(published.tags) == {"b": "2", "c": "3"} and published.labels == ("new",)
 
 
-async def test_a_version_has_no_more_tags_than_people_can_read(scene: Scene) -> None:
-    first = PublicationRequest(tags={f"a{number}": "x" for number in range(60)})
-    await scene.push("m", files(), first)
-    more = {f"b{number}": "x" for number in range(60)}
+async def test_labels_and_tags_are_checked_before_a_number_is_given(scene: Scene) -> None:
+    for ask in (
+        PublicationRequest(labels=("1",)),
+        PublicationRequest(tags={"a b": "c"}),
+        PublicationRequest(tags={"a": "c" * 2000}),
+    ):
+        with pytest.raises(Invalid):
+            await scene.push("m", files(), ask)
+    assert scene.records.all() == ()
+    first, more = ({f"{letter}{n}": "x" for n in range(60)} for letter in "ab")
+    await scene.push("m", files(), PublicationRequest(tags=first))
     with pytest.raises(Invalid, match="the limit is"):
         await scene.publications.amend("m", 1, tags=more, labels=None, by=ADA)
     with pytest.raises(Invalid, match="the limit is"):
         await scene.push("m", files(), PublicationRequest(tags=more))
-
-
-async def test_tags_are_set_only_on_the_record_that_was_read(scene: Scene) -> None:
-    version, _ = await scene.push("m", files())
-    by = By("bob", if_match=version.etag)
-    await scene.publications.amend("m", 1, tags={"a": "1"}, labels=None, by=by)
-    with pytest.raises(PreconditionFailed):
-        await scene.publications.amend("m", 1, tags={"a": "2"}, labels=None, by=by)
-    assert dict(scene.version().tags) == {"a": "1"}
 
 
 async def test_a_version_is_kept_on_demand_but_not_over_its_retirement(scene: Scene) -> None:
@@ -309,11 +276,17 @@ async def test_a_wrong_answer_in_quarantine_fails_the_version(scene: Scene) -> N
     assert bad.state is VersionState.FAILED and "output 'y'[0] is 1, expected 0" in bad.reason
 
 
-async def test_without_a_triton_for_quarantine_the_findings_say_so(tmp_path: Path) -> None:
+async def test_what_nothing_tried_or_verified_is_a_finding_of_its_version(tmp_path: Path) -> None:
     scene = await Scene(tmp_path, tried=False).begin()
     version = await scene.publish("m", files())
-    assert version.is_published and version.findings == (NOT_TRIED,)
+    assert (version.is_published, version.findings) == (True, (NOT_TRIED,))
     assert version.memory is None
+    steps = [{"step": "verification", "facts": {"unverified": "there are 5 samples"}}]
+    report = {"conversion.json": json.dumps({"steps": steps}).encode()}
+    version = await scene.publish("m", files() | report)
+    assert version.is_published and "not verified: there are 5 samples" in version.findings[0]
+    broken = await scene.publish("m", files(b"another") | {"conversion.json": b"{"})
+    assert broken.is_published and broken.findings == (NOT_TRIED,)
 
 
 @pytest.mark.parametrize("error", [NoSpace("full"), Unavailable("away"), OSError("broken")])
@@ -359,12 +332,8 @@ async def test_findings_and_reasons_are_no_longer_than_people_can_read(scene: Sc
     broken = CONFIG + "version_policy { specific { versions: " + "9" * 500_000 + " } }"
     version = await scene.publish("m", files(config=broken))
     assert version.state is VersionState.FAILED and len(version.reason) < 30_000
-
-
-async def test_the_longest_name_leaves_no_room_for_a_second_configuration(scene: Scene) -> None:
-    longest = "n" * 255
+    longest = "n" * 255  # which leaves no room for the name of a second configuration
     await scene.publish(longest, files())
-    other = CONFIG.replace("max_batch_size: 8", "max_batch_size: 4")
-    version = await scene.publish(longest, files(config=other))
+    version = await scene.publish(longest, files(config=OTHER))
     assert (version.number, version.state) == (2, VersionState.FAILED)
     assert "longer than 255 characters" in version.reason
