@@ -1,4 +1,4 @@
-"""What processes do that die at a failpoint, or are killed: publish, upload, put files in place."""
+"""What processes do that tests start: publish, upload, put files in place, write to a store."""
 
 import asyncio
 from multiprocessing.connection import Connection
@@ -11,7 +11,9 @@ from control.storage_scene import pieces
 from serve.control.artifacts.storage import ArtifactStorage
 from serve.control.deliveries.version_folder import materialise
 from serve.control.publication.publications import PublicationRequest
+from serve.control.storage.store import Store, StoreEdit
 from serve.control.uploads.uploads import Uploads
+from serve.core.errors import PreconditionFailed
 from serve.core.versions import VersionFile
 from serve.processes.failpoints import arm
 
@@ -56,3 +58,33 @@ def build(talk: Connection, folder: Path, repository: Path, failpoint: str) -> N
     shelf = Shelf(folder)
     shelf.publish(beside={"labels.txt": b"zero"})
     asyncio.run(materialise(shelf, shelf.manifests["digits", 1], CONFIG, repository))
+
+
+def write(talk: Connection, where: Path | str, me: str, work: str, rounds: int) -> None:
+    """Say that it is ready, wait for a word, do one kind of work, and say what came of it."""
+    store = Store(where, clock=lambda: 0.0)
+
+    async def one(turn: int) -> int:
+        if work == "generations":
+            return await store.next_generation(0)
+        if work == "chain":
+            return await store.apply(StoreEdit("route", "m", [me, turn], me))
+        try:
+            return await store.apply(StoreEdit("route", f"m{turn}", me, me, if_match='"0"'))
+        except PreconditionFailed:
+            return 0
+
+    async def main() -> None:
+        await store.read()
+        talk.send("ready")
+        talk.recv()
+        talk.send([await one(turn) for turn in range(rounds)])
+
+    asyncio.run(main())
+
+
+def migrate(talk: Connection, where: Path | str) -> None:
+    """Bring a store up to date, after a word."""
+    talk.send("ready")
+    talk.recv()
+    Store(where, clock=lambda: 0.0).migrate()

@@ -156,10 +156,7 @@ async def test_an_answer_that_is_no_right_one_is_told(
     tmp_path: Path, answer: Any, says: str
 ) -> None:
     assert await Scene(tmp_path, answer).verify() == says
-
-
-async def test_a_replica_that_is_not_reached_says_nothing_about_a_version(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable):  # a replica that is not reached says nothing about it
         await Scene(tmp_path, GONE).verify()
 
 
@@ -235,12 +232,14 @@ async def warmed(folder: Path, asked: PublishedVersion, *answers: Any) -> list[d
     return scene.model.asked
 
 
-async def test_a_version_is_warmed_with_its_contracts_inputs_even_if_that_fails(
+async def test_each_instance_is_warmed_with_the_contracts_inputs_even_if_that_fails(
     tmp_path: Path,
 ) -> None:
     for answer in (RIGHT, GONE, REFUSED, LATE):
         (asked,) = await warmed(tmp_path, version(), answer)
         assert asked["x"]["x"].tolist() == [[1, 1]]
+    config = CONFIG + "instance_group { count: 2 } instance_group { gpus: [ 0, 1 ] }"
+    assert len(await warmed(tmp_path, version(config=config))) == 4
 
 
 async def test_a_version_without_a_contract_is_warmed_with_zeros(tmp_path: Path) -> None:
@@ -261,11 +260,6 @@ async def test_a_version_without_a_contract_is_warmed_with_zeros(tmp_path: Path)
     bare = version(config=config, has_contract=False, signature=signature)
     (asked,) = await warmed(tmp_path, bare)
     assert (asked["x"]["x"].shape, asked["datatypes"]) == ((1, 3), {"x": "BF16"})
-
-
-async def test_every_instance_is_warmed(tmp_path: Path) -> None:
-    config = CONFIG + "instance_group { count: 2 } instance_group { gpus: [ 0, 1 ] }"
-    assert len(await warmed(tmp_path, version(config=config))) == 4
 
 
 async def test_nothing_is_made_up_for_code_sequences_huge_or_unknown_input(tmp_path: Path) -> None:
@@ -328,13 +322,12 @@ async def test_two_wrong_answers_in_a_row_are_reported_once_and_a_right_one_afte
     assert await rounds(tmp_path, *answers) == news
 
 
-async def test_a_second_look_follows_a_wrong_answer_soon(tmp_path: Path) -> None:
+async def test_a_second_look_follows_soon_and_a_report_that_is_not_taken_is_repeated(
+    tmp_path: Path,
+) -> None:
     script = Script(nothing, nothing)
     assert await rounds(tmp_path, WRONG, RIGHT, script=script) == []
     assert script.slept == [60.0, SECOND_LOOK, 60.0]
-
-
-async def test_a_report_that_is_not_taken_is_repeated(tmp_path: Path) -> None:
     assert await rounds(tmp_path, WRONG, WRONG, failures=1) == [TOLD]
 
 

@@ -92,32 +92,6 @@ async def test_what_cannot_answer_gets_neither_route_nor_label(one: ControlPlane
     assert str(status(one).split) == "1=1 3=0"
 
 
-async def test_calls_are_not_mirrored_to_code_or_sequences_unless_it_is_allowed(
-    tmp_path: Path,
-) -> None:
-    plane = ControlPlane(tmp_path)
-    write_model(plane.repository, "code", config=f'backend: "python" {ALL}')
-    write_model(
-        plane.repository, "states", config=f'backend: "onnxruntime" {ALL} sequence_batching {{}}'
-    )
-    await plane.begin(a={"code": (1, 2), "states": (1, 2)})
-    for model in ("code", "states"):
-        with pytest.raises(Invalid):
-            await plane.models.set_route(model, Split.of({1: 1}), ADA, mirror=Mirror(2, 10))
-    mirror = Mirror(2, 10, code=True)
-    await plane.models.set_route("code", Split.of({1: 1}), ADA, mirror=mirror)
-    assert plane.publisher.snapshot.models["code"].route == Route(Split.of({1: 1}), mirror=mirror)
-    with pytest.raises(UnknownVersion):
-        await plane.models.set_route("code", Split.of({1: 1}), ADA, mirror=Mirror(9, 10, code=True))
-
-
-async def test_a_route_that_someone_else_has_changed_is_not_overwritten(one: ControlPlane) -> None:
-    await one.models.set_route("m", HALVES, By("ada", if_match='"0"'))
-    with pytest.raises(PreconditionFailed):
-        await one.models.set_route("m", Split.of({1: 1}), By("bob", if_match='"0"'))
-    assert status(one).split == HALVES
-
-
 async def test_nothing_can_be_set_for_a_model_that_does_not_exist(one: ControlPlane) -> None:
     for command in (
         one.models.set_route("nope", HALVES, ADA),
@@ -129,7 +103,9 @@ async def test_nothing_can_be_set_for_a_model_that_does_not_exist(one: ControlPl
             await command
 
 
-async def test_a_label_is_moved_and_removed(one: ControlPlane) -> None:
+async def test_labels_are_moved_and_removed_and_a_route_is_set_only_as_it_was_seen(
+    one: ControlPlane,
+) -> None:
     for step, labels in (
         (one.models.set_label("m", "stable", 1, ADA), {"stable": 1}),
         (one.models.set_label("m", "stable", 2, ADA), {"stable": 2}),
@@ -137,6 +113,10 @@ async def test_a_label_is_moved_and_removed(one: ControlPlane) -> None:
     ):
         await step
         assert one.publisher.snapshot.models["m"].labels == labels
+    await one.models.set_route("m", HALVES, By("ada", if_match='"0"'))
+    with pytest.raises(PreconditionFailed):
+        await one.models.set_route("m", Split.of({1: 1}), By("bob", if_match='"0"'))
+    assert status(one).split == HALVES
 
 
 async def test_objective_and_pool_are_set_apart_and_empty_texts_remove(one: ControlPlane) -> None:
@@ -159,15 +139,11 @@ async def test_objective_and_pool_are_set_apart_and_empty_texts_remove(one: Cont
     assert (status(one).objective, status(one).pool) == ("p99<50ms", "a100")
 
 
-async def group(one: ControlPlane, *pools: str) -> None:
-    for pool in pools:
-        await one.pools.set(pool, {"group": "g"}, ADA)
-
-
 async def test_a_model_is_told_with_all_pools_of_its_group(one: ControlPlane) -> None:
     assert status(one).pools == ("default",)
-    await group(one, "default", "a100")
-    assert status(one).pools == ("a100", "default")
+    for pool in ("default", "a100", "l4"):
+        await one.pools.set(pool, {"group": "g"}, ADA)
+    assert status(one).pools == ("a100", "default", "l4")
     one.fleet.waiting["b"] = "b waits for its turn"  # another pool may still load it
     assert one.models.version("m", 3).reason == "b waits for its turn"
     one.fleet.saw("b", {})  # a label moves when enough replicas of the whole group hold it
@@ -175,12 +151,8 @@ async def test_a_model_is_told_with_all_pools_of_its_group(one: ControlPlane) ->
     one.fleet.saw("b", {"m": (1,)})
     await one.publisher.refresh()
     assert one.models.ready_enough("m", 1)
-
-
-async def test_a_model_of_an_empty_pool_is_served_by_others_of_its_group(one: ControlPlane) -> None:
-    await group(one, "default", "l4")
-    await one.models.configure("m", objective=None, pool="l4", by=ADA)
-    assert one.models.version("m", 1).replicas == ("a",)
+    await one.models.configure("m", objective=None, pool="l4", by=ADA)  # which has no replica
+    assert one.models.version("m", 1).replicas == ("a", "b")
     assert one.models.version("m", 3).state == "loading"
 
 
@@ -268,20 +240,14 @@ async def test_a_model_moves_to_no_pool_where_one_would_have_no_room(one: Contro
     assert "n@1 could no longer be served" in caught.value.why
 
 
-@pytest.mark.parametrize("to_zero", [True, False])
-async def test_a_model_whose_pool_has_no_replica_is_asleep_or_has_failed(
-    one: ControlPlane, to_zero: bool
-) -> None:
-    await one.pools.set("default", {"to_zero": to_zero}, ADA)
+async def test_a_model_whose_pool_has_no_replica_is_asleep_or_has_failed(one: ControlPlane) -> None:
     for name in ("a", "b"):
         one.fleet.remove(name)
     await one.publisher.refresh()
-    told = status(one)
-    if to_zero:
-        assert (told.state, told.problems) == ("asleep", ())
-        states = ["asleep", "asleep", "asleep", "not wanted"]
-        assert [version.state for version in told.versions] == states
-        assert "the first call wakes it" in told.versions[0].reason
-    else:
-        assert told.state == "failed"
-        assert "has no replica" in told.versions[0].reason
+    assert status(one).state == "failed"
+    assert "has no replica" in status(one).versions[0].reason
+    await one.pools.set("default", {"to_zero": True}, ADA)
+    assert (status(one).state, status(one).problems) == ("asleep", ())
+    states = ["asleep", "asleep", "asleep", "not wanted"]
+    assert [version.state for version in status(one).versions] == states
+    assert "the first call wakes it" in status(one).versions[0].reason

@@ -1,4 +1,4 @@
-"""Steering: which replica may load, when, and what calls do meanwhile."""
+"""Steering: which replica may load or be measured, when, and what calls do meanwhile."""
 
 import asyncio
 from pathlib import Path
@@ -8,6 +8,8 @@ from builders import ControlPlane, replica, until, write_model
 
 from serve.control.reconciliation import busy_replicas
 from serve.control.reconciliation.busy_replicas import NoSpare, Steering
+
+from .keeping import Scene
 
 
 async def plane(folder: Path, *holders: str, of: tuple[str, ...] = ("a", "b", "c")) -> ControlPlane:
@@ -137,3 +139,73 @@ async def test_calls_of_sequences_are_not_steered_around(tmp_path: Path) -> None
     await one.begin(a={"m": (2,)}, b={"m": (2,)})
     async with steering(one).away("a"):
         assert one.publisher.snapshot.models["m"].targets[2].replicas == ("a", "b")
+
+
+# --- lending: somebody measures on a replica ------------------------------------------------------
+
+
+async def begun(folder: Path, *others: str) -> Scene:
+    """Replica a, and the others, hold version 2 of model m."""
+    scene = Scene(folder, *others)
+    write_model(scene.repository)
+    await scene.plane.begin()
+    await scene.round()
+    for name in others:
+        scene.fleet.saw(name, {"m": (1, 2)})
+    await scene.plane.publisher.refresh()
+    scene.triton.asked.clear()
+    return scene
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> Scene:
+    return await begun(tmp_path, "b", "c")
+
+
+async def test_while_one_is_lent_calls_go_elsewhere_and_its_keeper_rests_until_it_is_back(
+    scene: Scene,
+) -> None:
+    async with scene.keeper.lending.lent("m"):
+        assert called(scene.plane) == ("b", "c")
+        assert scene.keeper.lending.turn.locked()
+        assert scene.triton.asked == []
+    assert scene.triton.asked == ["load m"]
+    assert scene.keeper.lending.is_back("m")
+    assert called(scene.plane) == ("a", "b", "c")
+    await scene.round()
+    assert scene.triton.asked == ["load m"]
+
+
+async def test_one_that_the_others_cannot_do_without_is_not_lent(tmp_path: Path) -> None:
+    scene = await begun(tmp_path)
+    with pytest.raises(NoSpare, match="cannot be taken out of rotation"):
+        async with scene.keeper.lending.lent("m"):
+            pass
+    assert called(scene.plane) == ("a",)
+
+
+async def test_what_cannot_be_loaded_again_is_tried_later_as_any_load(scene: Scene) -> None:
+    async with scene.keeper.lending.lent("m"):
+        scene.triton.is_up = False
+    assert not scene.keeper.lending.is_back("m")
+    scene.triton.is_up = True
+    scene.triton.asked.clear()
+    await scene.round()
+    assert scene.triton.asked == ["load m"]
+    assert scene.keeper.lending.is_back("m")
+
+
+async def test_a_control_plane_that_died_meanwhile_is_healed_by_the_next(scene: Scene) -> None:
+    scene.use(scene.proof)  # the next one, which knows nothing of what is configured there
+    scene.keeper.lending.reclaim("m")
+    await scene.plane.publisher.refresh()
+    assert called(scene.plane) == ("b", "c")
+    await scene.round()
+    assert scene.triton.asked == ["load m"]
+    assert called(scene.plane) == ("a", "b", "c")
+
+
+async def test_others_of_the_pool_take_their_turns_while_one_is_lent(tmp_path: Path) -> None:
+    scene = await begun(tmp_path, "b", "c", "d")
+    async with scene.keeper.lending.lent("m"), scene.plane.steering.away("b"):
+        assert called(scene.plane) == ("c", "d")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control.writing import migrate, write
+from control.crashing import migrate, write
 from forking import Forked, Work
 
 from serve.control.storage.store import Store, StoreEdit
