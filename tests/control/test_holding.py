@@ -7,18 +7,10 @@ from builders import Clock, replica
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.control.fleet import Fleet, Holders
+from serve.control.fleet import Fleet
 from serve.control.observations import FlavourChoice, Observation
 
 NAMES, MODELS, POOLS = ("a", "b", "c", "d"), ("m", "n"), ("x", "y")
-
-
-def test_equal_sets_are_put_in_order_once() -> None:
-    holding = Holders()
-    assert holding.ordered({"b", "a"}) == ("a", "b")
-    assert holding.ordered({"b", "a"}) is holding.ordered({"a", "b"})
-    for number in range(100):  # however many there are
-        assert holding.ordered({str(number)}) == (str(number),)
 
 
 class Plain:

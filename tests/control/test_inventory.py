@@ -1,18 +1,14 @@
 """The inventory: models of a folder, or of the replicas where there is none."""
 
 import asyncio
-import shutil
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from builders import Clock, ControlPlane, replica, write_model
 
 from serve.control.decisions import Decisions
 from serve.control.fleet import Fleet
 from serve.control.inventory import Inventory
-from serve.control.models import By
 from serve.control.storage.store import StoredEntry
 from serve.core.errors import TritonFailed
 from serve.triton import config as triton_config
@@ -88,91 +84,13 @@ def learned(inventory: Inventory, triton: FakeTriton, *names: str) -> dict[str, 
     return {name: one.configuration for name, one in inventory.loadables.items()}
 
 
-def test_the_configuration_of_what_was_discovered_is_asked_once() -> None:
-    inventory, fleet = discovering()
-    fleet.saw("a", {"m": (1,)})
-    triton = FakeTriton(m='backend: "x" sequence_batching { }')
-    learned(inventory, triton, "m")
-    known = learned(inventory, triton, "m")
-    assert triton.asked == ["m"]
-    assert isinstance(known["m"], Configuration)
-    assert known["m"].batches_sequences
-
-
-def test_a_configuration_that_cannot_be_read_harms_no_other_and_is_asked_again() -> None:
+def test_the_configuration_of_what_was_discovered_is_asked_once_unless_it_cannot_be_read() -> None:
     inventory, fleet = discovering()
     fleet.saw("a", {"m": (1,), "x": (1,)})
-    triton = FakeTriton(x='backend: "x"')
+    triton = FakeTriton(x='backend: "x" sequence_batching { }')
     known = learned(inventory, triton, "m", "x")
     assert known["m"] is None
-    assert known["x"] is not None
+    assert isinstance(known["x"], Configuration) and known["x"].batches_sequences
     triton.configs["m"] = 'backend: "m"'
     assert learned(inventory, triton, "m", "x")["m"] is not None
-
-
-# --- what is wanted stays the same object until it changes, so that a glance is enough ------------
-
-
-async def look(plane: ControlPlane) -> None:
-    for _ in range(3):  # nobody asks for the pools in between
-        await plane.inventory.scan()
-        await plane.inventory.scan(settled=True)
-        assert set(plane.inventory.models) == {"m", "n"}
-
-
-async def move_a_label(plane: ControlPlane) -> None:
-    await plane.models.set_label("m", "stable", 1, By("tests"))
-    assert plane.decisions.labels("m") == {"stable": 1}
-
-
-async def add_a_folder(plane: ControlPlane) -> None:
-    write_model(plane.repository, "o")
-    await plane.inventory.scan()
-    assert set(plane.inventory.for_pool("default")) == {"m", "n", "o"}
-    assert set(plane.inventory.models) == {"m", "n", "o"}
-
-
-async def move_a_model(plane: ControlPlane) -> None:
-    plane.fleet.join(replica("c", pool="a100"))
-    await plane.models.configure("m", objective=None, pool="a100", by=By("tests"))
-    assert set(plane.inventory.for_pool("a100")) == {"m"}
-    assert plane.inventory.elsewhere("default") == {"m"}
-
-
-async def remove_a_folder(plane: ControlPlane) -> None:
-    shutil.rmtree(plane.repository / "n")
-    await plane.inventory.scan()
-    assert plane.inventory.removed == {"n"}
-
-
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [
-        (look, {"default", "a100", "elsewhere", "removed"}),
-        (move_a_label, {"default", "a100", "elsewhere", "removed"}),
-        (add_a_folder, {"a100", "elsewhere", "removed"}),
-        (move_a_model, {"removed"}),
-        (remove_a_folder, {"a100", "elsewhere"}),
-    ],
-)
-async def test_only_what_a_change_concerns_is_another_object(
-    tmp_path: Path, change: Callable[[ControlPlane], Awaitable[None]], same: set[str]
-) -> None:
-    plane = ControlPlane(tmp_path)
-    write_model(plane.repository, "m")
-    write_model(plane.repository, "n")
-    held = {"m": (1, 2), "n": (1, 2)}
-    await plane.begin(a=held, b=held)
-
-    def wanted() -> dict[str, object]:
-        inventory = plane.inventory
-        return {
-            "default": inventory.for_pool("default"),
-            "removed": inventory.removed,
-            "a100": inventory.for_pool("a100"),
-            "elsewhere": inventory.elsewhere("default"),
-        }
-
-    before = wanted()
-    await change(plane)
-    assert {name for name, one in wanted().items() if one is before[name]} == same
+    assert triton.asked == ["m", "x", "m"]

@@ -1,5 +1,6 @@
 """Rounds that are left out: when nothing is left to do, and until anything has changed."""
 
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -51,6 +52,11 @@ async def another_model(plane: ControlPlane) -> None:
     await plane.inventory.scan()
 
 
+async def a_model_less(plane: ControlPlane) -> None:
+    shutil.rmtree(plane.repository / "m")
+    await plane.inventory.scan()
+
+
 async def another_pool(plane: ControlPlane) -> None:
     plane.fleet.join(replica("c", pool="a100"))
     await plane.models.configure("m", objective=None, pool="a100", by=By("tests"))
@@ -61,7 +67,16 @@ async def half_a_minute(plane: ControlPlane) -> None:
 
 
 IDLE = [nothing, seen_again, another_is_lost, a_label]
-BUSY = [lost, holds_less, answers_wrongly, joins, another_model, another_pool, half_a_minute]
+BUSY = [
+    lost,
+    holds_less,
+    answers_wrongly,
+    joins,
+    another_model,
+    a_model_less,
+    another_pool,
+    half_a_minute,
+]
 
 
 async def resting_on_a(plane: ControlPlane) -> Callable[[], bool]:

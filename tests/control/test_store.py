@@ -3,11 +3,14 @@
 import asyncio
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from control.crashing import migrate, write
+from forking import Forked, Work
 from ticking import Ticks
 
 from serve.control.storage.database import Sqlite
@@ -25,8 +28,10 @@ def store_at(where: Path | str, *, pause: Pause = asyncio.sleep) -> Store:
 
 
 @pytest.fixture
-def store(where: Path | str) -> Store:
-    return store_at(where)
+def store(where: Path | str) -> Iterator[Store]:
+    made = store_at(where)
+    yield made
+    made.close()
 
 
 def set_route(body: Any, *, if_match: str = "", key: str = "m") -> StoreEdit:
@@ -40,7 +45,8 @@ async def test_a_store_has_one_random_id_that_stays(
     assert len(first) == 16
     assert await store_at(where).identity() == await store.identity() == first
     assert await store_at(tmp_path / "another").identity() != first
-    assert await store.next_generation(5) == 5
+    least = (0, 0, 0, 50, 10, 90)  # generations rise over restarts, from a least number
+    assert [await store_at(where).next_generation(n) for n in least] == [1, 2, 3, 50, 51, 90]
 
 
 async def test_what_was_set_is_there_with_its_revision_until_it_is_removed(
@@ -95,19 +101,6 @@ async def test_a_change_is_made_only_if_it_has_seen_the_present_state(store: Sto
     assert await store.read() == {ROUTE: StoredEntry(2, second)}
 
 
-async def test_of_changes_that_saw_the_same_state_one_is_made(store: Store) -> None:
-    changes = (store.apply(set_route(n, if_match='"0"')) for n in range(5))
-    results = await asyncio.gather(*changes, return_exceptions=True)
-    assert sorted(type(result).__name__ for result in results) == ["PreconditionFailed"] * 4 + [
-        "int"
-    ]
-
-
-async def test_generations_rise_over_restarts_from_a_least_number(where: Path | str) -> None:
-    least = (0, 0, 0, 50, 10, 90)
-    assert [await store_at(where).next_generation(n) for n in least] == [1, 2, 3, 50, 51, 90]
-
-
 async def test_changes_that_belong_together_are_all_made_or_none(store: Store) -> None:
     first, second = await store.apply_all([set_route(1), set_route(2, key="x")])
     assert first < second
@@ -157,18 +150,17 @@ async def test_who_waits_looks_again_at_each_tick_and_not_before(tmp_path: Path)
     assert ticks.lengths == [TICK]
 
 
-async def test_a_store_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
-    unreachable = Store(tmp_path / "gone" / "control.sqlite", clock=lambda: 0.0)
-    with pytest.raises(Unavailable, match="does not answer"):
-        await unreachable.read()
-
-
-async def test_the_folder_of_the_store_may_have_any_name(tmp_path: Path) -> None:
+async def test_the_folder_of_the_store_may_have_any_name_but_has_to_be_there(
+    tmp_path: Path,
+) -> None:
     for name in ("with space", "a?b", "a#b", "a%b", "a%20b", "größe"):
         folder = tmp_path / name
         folder.mkdir()
         await store_at(folder / "control.sqlite").apply(set_route(1))
         assert (folder / "control.sqlite").stat().st_size > 0, name
+    unreachable = Store(tmp_path / "gone" / "control.sqlite", clock=lambda: 0.0)
+    with pytest.raises(Unavailable, match="does not answer"):
+        await unreachable.read()
 
 
 # --- the files of SQLite, and who may read them ---------------------------------------------------
@@ -189,14 +181,11 @@ def modes(folder: Path) -> dict[str, int]:
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
 
 
-def test_the_files_of_a_new_store_are_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_files_of_a_new_or_older_store_are_for_its_owner_alone(tmp_path: Path) -> None:
     store = Store(tmp_path / NAMES[0], clock=lambda: 0.0)
     store.migrate()
     assert modes(tmp_path) == dict.fromkeys(NAMES, 0o600)
     store.close()
-
-
-def test_the_files_of_an_older_store_become_private(tmp_path: Path) -> None:
     earlier, now = Sqlite(tmp_path / NAMES[0]), Sqlite(tmp_path / NAMES[0])
     with earlier.writing() as connection:
         connection.exec_driver_sql("CREATE TABLE one (n INTEGER)")
@@ -207,3 +196,77 @@ def test_the_files_of_an_older_store_become_private(tmp_path: Path) -> None:
         assert modes(tmp_path) == dict.fromkeys(NAMES, 0o600)
     earlier.close()
     now.close()
+
+
+# --- several processes at once: one order for all, nothing overwritten unseen ---------------------
+
+PROCESSES, ROUNDS = 4, 25
+
+
+def begin(stack: ExitStack, work: Work, *arguments: Sequence[object]) -> list[Forked]:
+    """Processes that all begin to do this now, each with its own arguments."""
+    begun = [stack.enter_context(Forked(work, *each)) for each in arguments]
+    for one in begun:
+        assert one.hear() == "ready"
+    for one in begun:
+        one.tell()
+    return begun
+
+
+def writers(stack: ExitStack, where: Path | str, work: str) -> list[Forked]:
+    return begin(stack, write, *((where, str(n), work, ROUNDS) for n in range(PROCESSES)))
+
+
+def results(begun: list[Forked]) -> list[list[int]]:
+    """What each of them got."""
+    found = [one.hear() for one in begun]
+    assert [one.wait() for one in begun] == [0] * len(begun)
+    return found
+
+
+def history(store: Store) -> list[Any]:
+    """All rows, the oldest first."""
+    return asyncio.run(store.history(limit=10_000))[::-1]
+
+
+def test_of_several_processes_that_saw_the_same_state_one_wins(
+    where: Path | str, store: Store
+) -> None:
+    with ExitStack() as stack:
+        won = results(writers(stack, where, "contest"))
+    assert [sum(1 for got in turn if got) for turn in zip(*won, strict=True)] == [1] * ROUNDS
+    assert [row["key"] for row in history(store)] == [f"m{n}" for n in range(ROUNDS)]
+
+
+def test_changes_of_several_processes_are_one_chain_and_no_revision_comes_late(
+    where: Path | str, store: Store
+) -> None:
+    seen: list[int] = []
+    with ExitStack() as stack:
+        begun = writers(stack, where, "chain")
+        while any(one.is_running for one in begun):  # who has read a revision finds no lower one
+            now = [row["id"] for row in history(store)]
+            assert now[: len(seen)] == seen
+            seen = now
+        written = results(begun)
+    rows = history(store)
+    assert sorted(number for numbers in written for number in numbers) == [r["id"] for r in rows]
+    assert len(rows) == PROCESSES * ROUNDS
+    assert [row["before"] for row in rows] == [None, *(row["after"] for row in rows[:-1])]
+    assert asyncio.run(store.read())["route", "m"].revision == rows[-1]["id"]
+
+
+def test_generations_rise_over_all_processes(where: Path | str, store: Store) -> None:
+    with ExitStack() as stack:
+        given = results(writers(stack, where, "generations"))
+    assert all(numbers == sorted(numbers) for numbers in given)
+    assert sorted(n for numbers in given for n in numbers) == [*range(1, PROCESSES * ROUNDS + 1)]
+
+
+def test_several_processes_may_bring_a_new_store_up_to_date_at_once(where: Path | str) -> None:
+    with ExitStack() as stack:
+        begun = begin(stack, migrate, *[(where,)] * 3)
+        assert [one.wait() for one in begun] == [0, 0, 0]
+    made = Store(where, clock=lambda: 0.0)
+    assert asyncio.run(made.apply(StoreEdit("route", "m", 1, "ada"))) == 1
+    made.close()
