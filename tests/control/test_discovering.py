@@ -49,18 +49,18 @@ def members(
 
 def test_all_that_any_source_names_are_members_and_so_are_those_of_the_start() -> None:
     found = members(static=(replica("s"),), k=[at("a"), at("b")], d=[at("c")])
-    assert list(found.by_name) == ["s", "a", "b", "c"]
-    assert {name: one.source for name, one in found.by_name.items()} == {
-        "s": "--triton",
-        "a": "k",
-        "b": "k",
-        "c": "d",
-    }
+    sources = {name: one.source for name, one in found.by_name.items()}
+    assert list(sources.items()) == [("s", "--triton"), ("a", "k"), ("b", "k"), ("c", "d")]
 
 
 def test_one_that_is_not_ready_is_a_member_and_one_that_is_terminating_is_none() -> None:
     loading = replace(at("a"), is_ready=False, is_serving=False)
     assert list(members(k=[loading, at("b", ends=True)]).by_name) == ["a"]
+    # neither by another source, unless another has its address
+    listed = {"k": [at("a", host="h", ends=True)], "d": [at("default-h", host="h")]}
+    assert list(members(**listed).by_name) == []
+    both = [at("a", host="h", ends=True), at("b", host="h")]
+    assert list(members(k=both).by_name) == ["b"]
 
 
 def test_a_single_one_that_vanished_is_believed_to_be_gone_after_a_moment() -> None:
@@ -96,18 +96,29 @@ def test_a_pool_that_vanishes_at_once_is_kept_while_one_of_it_answers() -> None:
     assert list(members(later, k=[at("x", pool="other")]).by_name) == ["x"]
 
 
-def test_a_pool_of_one_is_a_pool() -> None:
-    before = members(k=[at("a")])
-    assert list(members(before, answering=("a",), k=[]).by_name) == ["a"]
-    assert list(members(before, k=[]).by_name) == []
+ALONE, PAIR = members(k=[at("a")]), members(k=[at("a"), at("b")])
 
 
-def test_a_pool_of_which_one_was_terminating_is_believed_to_be_gone() -> None:
-    before = members(k=[at("a"), at("b")])
-    everybody = ("a", "b")
-    assert list(members(before, answering=everybody, ended=("a",), k=[]).by_name) == []
-    now = members(before, answering=everybody, k=[at("a", ends=True)])
-    assert list(now.by_name) == []
+@pytest.mark.parametrize(
+    ("before", "ended", "listed", "names"),
+    [
+        (ALONE, (), [], ["a"]),  # a pool of one is a pool
+        (PAIR, ("a",), [], []),  # one of it was terminating, so that is meant
+        (PAIR, (), [at("a", ends=True)], []),
+        (PAIR, (), [at("a", pool="new"), at("b", pool="new")], ["a", "b"]),  # it has another name
+        # the address is another's now
+        (members(k=[at("a", host="h")]), (), [at("b", host="h", pool="other")], ["b"]),
+    ],
+)
+def test_what_vanished_of_a_pool_that_answers(
+    before: DiscoveredMembers, ended: tuple[str, ...], listed: list[Endpoint], names: list[str]
+) -> None:
+    now = members(before, answering=("a", "b"), ended=ended, k=listed)
+    assert list(now.by_name) == names
+    assert bool(now.kept) is (before is ALONE)
+    assert {one.replica.pool for one in now.by_name.values()} <= {
+        one.replica.pool for one in listed or [at("a")]
+    }
 
 
 def test_a_pool_is_lost_by_one_source_whatever_another_names_of_it() -> None:
@@ -117,7 +128,7 @@ def test_a_pool_is_lost_by_one_source_whatever_another_names_of_it() -> None:
 
 
 def test_those_that_were_kept_stay_when_they_are_named_again_and_go_when_others_are() -> None:
-    before = members(members(k=[at("a"), at("b")]), answering=("a", "b"), k=[])
+    before = members(PAIR, answering=("a", "b"), k=[])
     again = members(before, answering=("a", "b"), k=[at("a"), at("b")])
     assert (sorted(again.by_name), again.kept) == (["a", "b"], {})
     others = members(before, answering=("a", "b"), k=[at("c")])
@@ -126,48 +137,17 @@ def test_those_that_were_kept_stay_when_they_are_named_again_and_go_when_others_
     assert list(later.by_name) == ["c"]
 
 
-def test_a_pool_that_is_called_otherwise_has_not_vanished() -> None:
-    before = members(k=[at("a"), at("b")])
-    now = members(before, answering=("a", "b"), k=[at("a", pool="new"), at("b", pool="new")])
-    assert {one.replica.pool for one in now.by_name.values()} == {"new"}
-    assert now.kept == {}
-
-
-def test_one_whose_address_is_anothers_now_does_not_answer_any_more() -> None:
-    before = members(k=[at("a", host="h")])
-    now = members(before, answering=("a",), k=[at("b", host="h", pool="other")])
-    assert list(now.by_name) == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("second", "problem"),
-    [
+def test_the_first_source_of_a_name_or_address_is_right_and_the_start_before_all() -> None:
+    for second, problem in (
         (at("a", host="elsewhere"), "a is ignored: k also has a replica of this name"),
         (at("z", host="host-a"), "z is ignored: a of k has its address host-a:1:2:3"),
-    ],
-)
-def test_of_two_sources_with_one_name_or_address_the_first_is_right(
-    second: Endpoint, problem: str
-) -> None:
-    found = members(k=[at("a")], d=[second, at("c")])
-    assert list(found.by_name) == ["a", "c"]
-    assert found.problems == {"d": (problem,)}
-
-
-def test_those_of_the_start_come_before_all_sources() -> None:
+    ):
+        found = members(k=[at("a")], d=[second, at("c")])
+        assert list(found.by_name) == ["a", "c"]
+        assert found.problems == {"d": (problem,)}
     found = members(static=(replica("a"),), k=[at("a")])
     assert found.by_name["a"].replica == replica("a")
     assert found.problems == {"k": ("a is ignored: --triton also has a replica of this name",)}
-
-
-def test_one_that_is_terminating_does_not_come_back_by_another_source() -> None:
-    found = members(k=[at("a", host="h", ends=True)], d=[at("default-h", host="h")])
-    assert list(found.by_name) == []
-
-
-def test_a_pod_that_has_the_address_of_one_that_ends_is_there() -> None:
-    found = members(k=[at("a", host="h", ends=True), at("b", host="h")])
-    assert list(found.by_name) == ["b"]
 
 
 # --- the fleet follows ---------------------------------------------------------------------------
@@ -443,20 +423,16 @@ async def test_every_source_has_its_numbers(tmp_path: Path) -> None:
 async def test_a_source_is_shown_with_how_long_it_has_been_as_it_is(scene: Discovered) -> None:
     scene.plane.clock.now += 3
     assert scene.status == SourceStatus("k", False, 3.0, None, "it has not answered yet", ())
-    scene.tell("a")
+    scene.tell(replace(at("a"), zone="eu-1b"))
+    found = scene.discovering.endpoint("a")
+    assert found is not None and found.zone == "eu-1b"
+    assert scene.discovering.endpoint("b") is None
     scene.plane.clock.now += 4
     assert scene.status == SourceStatus("k", True, 4.0, 1, "", ())
     scene.source.fail("it is away")
     scene.source.fail("it is away still")
     scene.plane.clock.now += 5
     assert scene.status == SourceStatus("k", False, 5.0, 1, "it is away still", ())
-
-
-async def test_where_a_replica_is_is_told_by_whoever_names_it(scene: Discovered) -> None:
-    scene.tell(replace(at("a"), zone="eu-1b"))
-    found = scene.discovering.endpoint("a")
-    assert found is not None and found.zone == "eu-1b"
-    assert scene.discovering.endpoint("b") is None
 
 
 async def test_without_a_source_there_is_nothing_to_be_done(tmp_path: Path) -> None:

@@ -105,10 +105,7 @@ async def test_a_part_of_an_ensemble_is_neither_retired_nor_collected(scene: Sce
         await scene.retention.remove("m", 1, ADA)
     gone = await scene.retention.collect(0, grace=0, dry_run=True, by=ADA)
     assert [one.name for one in gone if one.kind == "version"] == ["e version 1"]
-
-
-async def test_a_part_of_an_ensemble_in_the_plain_repository_is_not_retired(scene: Scene) -> None:
-    await scene.publish("m", files())
+    await scene.retention.restore("m", 1, ADA)
     text = ensemble("m")["config.pbtxt"].decode()
     write_model(scene.plane.repository, "plain", 1, config=text)
     await scene.plane.inventory.scan()

@@ -66,16 +66,16 @@ async def test_of_two_versions_that_wait_for_a_label_the_last_one_gets_it(scene:
 # --- what people decide meanwhile ----------------------------------------------------------------
 
 
+async def become_ready(scene: Scene, *numbers: int) -> None:
+    scene.plane.fleet.saw("a", {"m": numbers})
+    await scene.plane.publisher.refresh()
+
+
 async def two_of_which_one_is_ready(scene: Scene, ask: PublicationRequest) -> None:
     """Version 1 serves; version 2 was pushed with `ask`, and no replica holds it yet."""
     await scene.publish("m", files(b"one"))
     await become_ready(scene, 1)
     await scene.publish("m", files(b"two"), ask)
-
-
-async def become_ready(scene: Scene, *numbers: int) -> None:
-    scene.plane.fleet.saw("a", {"m": numbers})
-    await scene.plane.publisher.refresh()
 
 
 async def test_what_is_decided_later_is_not_undone_by_a_version_that_waited(scene: Scene) -> None:
@@ -104,24 +104,22 @@ async def test_what_waits_is_given_up_even_if_the_record_changes_meanwhile(scene
     assert (scene.version("m", 2).live, dict(scene.version("m", 2).tags)) == (False, {"a": "b"})
 
 
-async def test_a_version_is_not_retired_while_a_label_is_just_being_set_to_it(scene: Scene) -> None:
+async def test_of_a_retirement_and_a_route_or_label_at_once_the_first_is_made(
+    tmp_path: Path,
+) -> None:
+    scene = await Scene(tmp_path, serving_now=True).begin()
     await two_of_which_one_is_ready(scene, PublicationRequest())
     await become_ready(scene, 1, 2)
     set_label = scene.plane.models.set_label("m", "new", 2, BOB)
     retire = scene.retention.retire("m", 2, ADA)
-    outcome = await asyncio.gather(set_label, retire, return_exceptions=True)
-    assert isinstance(outcome[1], InUse)
+    _, refused = await asyncio.gather(set_label, retire, return_exceptions=True)
+    assert isinstance(refused, InUse)
     assert scene.version("m", 2).is_published
-
-
-async def test_a_route_is_not_set_to_a_version_that_is_just_being_retired(tmp_path: Path) -> None:
-    scene = await Scene(tmp_path, serving_now=True).begin()
-    await two_of_which_one_is_ready(scene, PublicationRequest())
-    await become_ready(scene, 1, 2)
+    await scene.plane.models.remove_label("m", "new", BOB)
     retire = scene.retention.retire("m", 2, ADA)
     set_route = scene.plane.models.set_route("m", Split.of({2: 100}), BOB)
-    outcome = await asyncio.gather(retire, set_route, return_exceptions=True)
-    assert isinstance(outcome[1], VersionNotReady)
+    _, refused_route = await asyncio.gather(retire, set_route, return_exceptions=True)
+    assert isinstance(refused_route, VersionNotReady)
     assert scene.plane.decisions.route("m") == Route(ALL_OF_1)
 
 

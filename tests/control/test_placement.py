@@ -7,7 +7,7 @@ import pytest
 from builders import Clock
 
 from serve.control.decisions import Decisions
-from serve.control.placement import Placed, Placement, Rules, memory_of
+from serve.control.placement import Placed, Placement, Rules
 from serve.core.versions import VersionState
 
 from .versions_scene import decided, split, version
@@ -75,15 +75,19 @@ def test_the_parts_of_a_needed_ensemble_are_needed_whatever_their_own_routes_say
     assert numbers(result, "part") == [1, 2, 3]
 
 
-def test_what_was_needed_stays_for_a_while() -> None:
+def test_what_was_needed_or_kept_stays_for_a_while() -> None:
     clock = Clock()
     placement = Placement(Rules(keep_loaded=0, unload_after=300.0), clock=clock)
-    placement.place(decided(*versions(1, 2), **ROUTE), {})
-    after = decided(*versions(1, 2), route__m=split(v2=100))
-    clock.now += 299
-    assert numbers(placement.place(after, {})) == [1, 2]
-    clock.now += 300
-    assert numbers(placement.place(after, {})) == [2]
+    needed = decided(*versions(1, 2), **ROUTE)
+    kept = decided(version("m", 1, keep=True), version("m", 2))
+    free = decided(*versions(1, 2), route__m=split(v2=100))
+    for before in (needed, kept):
+        clock.now += 1000
+        assert 1 in numbers(placement.place(before, {}))
+        clock.now += 299
+        assert numbers(placement.place(free, {})) == [1, 2]
+        clock.now += 300
+        assert numbers(placement.place(free, {})) == [2]
 
 
 def test_what_is_not_needed_gives_way_when_memory_is_short_the_oldest_first() -> None:
@@ -98,12 +102,8 @@ def test_what_is_needed_and_finds_no_room_is_told_and_displaces_nobody() -> None
     new = version("m", 2, memory=100, times={"published": 2.0})
     result = placed(decided(old, new, route__m=split(v1=50, v2=50)), budgets={"default": 200})
     assert numbers(result) == [1]
-    assert result.problems == {
-        (
-            "m",
-            2,
-        ): "pool 'default' has too little memory for it: it needs 100 bytes, and 50 of 200 are free"
-    }
+    why = "pool 'default' has too little memory for it: it needs 100 bytes, and 50 of 200 are free"
+    assert result.problems == {("m", 2): why}
 
 
 def old_and_serving(**waiting: Any) -> Decisions:
@@ -131,22 +131,12 @@ def test_an_old_part_of_a_new_ensemble_displaces_nothing_that_is_called() -> Non
     assert set(result.problems) == {("part", 1)}
 
 
-def test_what_somebody_wants_to_be_kept_stays_and_goes_after_a_while() -> None:
-    clock = Clock()
-    placement = Placement(Rules(keep_loaded=0, unload_after=60.0), clock=clock)
-    kept, free = (decided(version("m", 1, keep=k), version("m", 2)) for k in (True, False))
-    clock.now += 1000
-    assert numbers(placement.place(kept, {})) == [1, 2]
-    assert numbers(placement.place(free, {})) == [1, 2]
-    clock.now += 61
-    assert numbers(placement.place(free, {})) == [2]
-
-
-def test_each_pool_has_its_own_budget() -> None:
+def test_each_pool_has_its_own_budget_and_a_version_takes_what_was_measured_or_its_files() -> None:
     big = version("big", 1, memory=500)
-    decisions = decided(big, version("m", 1, memory=100), model__big={"pool": "a100"})
-    result = placed(decisions, budgets={"default": 100, "a100": 500})
-    assert result.wanted == {("big", 1), ("m", 1)}
+    decisions = decided(big, version("m", 1, size=100), model__big={"pool": "a100"})
+    for budget, wanted in ((100, {("big", 1), ("m", 1)}), (99, {("big", 1)})):
+        result = placed(decisions, budgets={"default": budget, "a100": 500})
+        assert result.wanted == wanted
 
 
 def test_pools_of_one_group_each_need_room_for_what_the_group_holds() -> None:
@@ -155,13 +145,5 @@ def test_pools_of_one_group_each_need_room_for_what_the_group_holds() -> None:
     assert numbers(placed(decisions, budgets={"default": 200, "l4": 200})) == [1, 2]
     result = placed(decisions, budgets={"default": 200, "l4": 150})
     assert numbers(result) == [1]
-    assert result.problems == {
-        (
-            "m",
-            2,
-        ): "pool 'l4' has too little memory for it: it needs 100 bytes, and 50 of 150 are free"
-    }
-
-
-def test_a_version_takes_what_was_measured_or_else_the_size_of_its_files() -> None:
-    assert (memory_of(version(memory=7)), memory_of(version(size=9))) == (7, 9)
+    assert list(result.problems) == [("m", 2)]
+    assert "pool 'l4' has too little memory" in result.problems["m", 2]

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from builders import write_model
 
-from serve.control.registry import Loadable, Registry, discovered
+from serve.control.registry import Registry
 from serve.core.errors import Invalid
-from serve.triton import config as triton_config
 
 ENSEMBLE = """
 platform: "ensemble"
@@ -164,31 +163,19 @@ def test_a_scan_reads_only_what_has_changed_and_says_whether_anything_has(tmp_pa
     assert registry.scan() and set(registry.models) == {"same"}
 
 
-def test_a_file_that_vanishes_during_the_scan_does_not_take_its_model_away(tmp_path: Path) -> None:
+def test_what_vanishes_during_the_scan_does_not_take_its_model_away(tmp_path: Path) -> None:
     # The listing of one's own open files names the one that listed them, which has gone since.
-    hidden = write_model(tmp_path, ".m")
-    visible = tmp_path / "m"
+    repository = tmp_path / "models"
+    hidden = write_model(repository, ".m")
+    visible = repository / "m"
     visible.symlink_to(hidden)
-    registry = scanned(tmp_path)
+    registry = scanned(repository)
     assert set(registry.models) == {"m"}
     visible.unlink()
     visible.symlink_to("/proc/self/fd")
     registry.scan()
     assert set(registry.models) == {"m"}
-
-
-def test_a_repository_that_cannot_be_read_keeps_what_was_read_last(tmp_path: Path) -> None:
-    repository = tmp_path / "models"
-    write_model(repository)
-    registry = scanned(repository)
     repository.rename(tmp_path / "elsewhere")
     with pytest.raises(Invalid, match="cannot be read"):
         registry.scan()
     assert set(registry.models) == {"m"}
-
-
-def test_what_replicas_hold_is_what_exists_where_there_is_no_folder() -> None:
-    known = triton_config.parse('backend: "x"')
-    models = discovered({"m": (1, 3), "x": (2,)}, {"m": known})
-    assert models["m"] == Loadable("m", (1, 3), (1, 3), known, "")
-    assert models["x"].configuration is None

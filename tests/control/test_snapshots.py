@@ -82,16 +82,11 @@ def test_the_replicas_of_the_models_pool_and_of_its_group_serve_it() -> None:
     assert made.targets == {1: target(1, "b")}  # a pool that joins a group is not waited for
 
 
-@pytest.mark.parametrize(
-    ("config", "sequences"), [("sequence_batching { }", True), ("dynamic_batching { }", False)]
-)
-def test_a_model_with_sequences_is_marked(config: str, sequences: bool) -> None:
-    assert compiled(model(1, config=config), fleet(a=(1,))).sequences is sequences
-
-
-@pytest.mark.parametrize(
-    ("config", "calls_others"),
-    [
+def test_sequences_ensembles_and_what_may_be_code_are_marked() -> None:
+    for batching in ("sequence_batching", "dynamic_batching"):
+        made = compiled(model(1, config=f"{batching} {{ }}"), fleet(a=(1,)))
+        assert made.sequences is (batching == "sequence_batching")
+    for config, calls_others in (
         ('backend: "onnxruntime"', False),
         ('platform: "tensorrt_plan"', False),
         ('platform: "ensemble" ensemble_scheduling { step { model_name: "n" } }', True),
@@ -99,17 +94,9 @@ def test_a_model_with_sequences_is_marked(config: str, sequences: bool) -> None:
         ('platform: "onnxruntime_onnx" backend: "vendors_own"', True),
         ("max_batch_size: 8", True),  # Triton looks at the files, which may be model.py
         (None, True),
-    ],
-)
-def test_ensembles_and_what_may_be_code_are_marked(config: str | None, calls_others: bool) -> None:
-    made = compiled(model(1, config=config), fleet(a=(1,)))
-    assert made.targets[1].calls_others is calls_others
-
-
-def test_every_replica_is_in_the_snapshot_lost_ones_included() -> None:
-    two = fleet(a=(1,), b=(1,))
-    two.lost("b", "refused")
-    assert two.staying == {"a": replica("a"), "b": replica("b")}
+    ):
+        made = compiled(model(1, config=config), fleet(a=(1,)))
+        assert made.targets[1].calls_others is calls_others, config
 
 
 # --- pools that may have no replica ---------------------------------------------------------------
@@ -158,14 +145,12 @@ def test_a_model_is_awake_while_a_replica_is_there_that_stays() -> None:
     made = compiled(model(1, 2), held, "default")  # which will load the other later
     assert (made.asleep, split_of(made)) == (False, "1=100")
     held.lost("a", "refused")  # what only a lost replica holds goes on to be called there
+    assert held.staying == {"a": replica("a")}
     made = compiled(model(1), held, "default")
     assert (made.asleep, made.targets) == (False, {1: target(1, "a")})
     held.retire("a")
     assert compiled(model(1), held, "default").asleep
-
-
-def test_a_model_is_awake_while_any_pool_of_its_group_has_a_replica() -> None:
-    held = fleet(replica("a", pool="l4"), a=(1,))
-    assert not compiled(model(1), held, "default", **grouped("default", "l4")).asleep
-    held.remove("a")
-    assert compiled(model(1), held, "default", **grouped("default", "l4")).asleep
+    other = fleet(replica("a", pool="l4"), a=(1,))  # of a pool of the same group
+    assert not compiled(model(1), other, "default", **grouped("default", "l4")).asleep
+    other.remove("a")
+    assert compiled(model(1), other, "default", **grouped("default", "l4")).asleep
