@@ -92,6 +92,25 @@ async def test_what_cannot_answer_gets_neither_route_nor_label(one: ControlPlane
     assert str(status(one).split) == "1=1 3=0"
 
 
+async def test_calls_are_not_mirrored_to_code_or_sequences_unless_it_is_allowed(
+    tmp_path: Path,
+) -> None:
+    plane = ControlPlane(tmp_path)
+    write_model(plane.repository, "code", config=f'backend: "python" {ALL}')
+    write_model(
+        plane.repository, "states", config=f'backend: "onnxruntime" {ALL} sequence_batching {{}}'
+    )
+    await plane.begin(a={"code": (1, 2), "states": (1, 2)})
+    for model in ("code", "states"):
+        with pytest.raises(Invalid):
+            await plane.models.set_route(model, Split.of({1: 1}), ADA, mirror=Mirror(2, 10))
+    mirror = Mirror(2, 10, code=True)
+    await plane.models.set_route("code", Split.of({1: 1}), ADA, mirror=mirror)
+    assert plane.publisher.snapshot.models["code"].route == Route(Split.of({1: 1}), mirror=mirror)
+    with pytest.raises(UnknownVersion):
+        await plane.models.set_route("code", Split.of({1: 1}), ADA, mirror=Mirror(9, 10, code=True))
+
+
 async def test_nothing_can_be_set_for_a_model_that_does_not_exist(one: ControlPlane) -> None:
     for command in (
         one.models.set_route("nope", HALVES, ADA),
