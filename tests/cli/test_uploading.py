@@ -113,6 +113,7 @@ def test_nothing_is_sent_before_it_is_known_where_to_go_on(push: Push) -> None:
 
 def test_a_refusal_ends_the_upload_at_once(push: Push) -> None:
     kinds = {"no_space": (507, NoSpace), "invalid": (422, Invalid), "forbidden": (403, Forbidden)}
+    kinds["in_use"] = 409, Conflict
     for count, (code, (status, kind)) in enumerate(kinds.items(), 1):
         push.gateway.faults.append(Fault("PATCH", status=status, code=code))
         assert refusal(kind, push.publish, push.blobs(a=noise(SIZE))).code == code

@@ -84,10 +84,14 @@ def test_a_route_is_put_and_shown_and_keeps_what_a_later_one_does_not_name(tmp_p
     kept = UNRULED | {"model": "m", "routed": True, "sticky": "key", "matches": [match]}
     assert shown.json() == HALVES | kept
     assert put.headers["etag"] == shown.headers["etag"] != '"0"'
-    asyncio.run(one.publisher.poll("worker-0", 0, 0))
-    put = ask(one, "PUT", ROUTE, body=ONE)
-    assert put.json()["in_force"] is False, "a worker has not acknowledged it"
+    ask(one, "PUT", ROUTE, body=ONE)
     assert ask(one, "GET", ROUTE).json() == ONE | kept
+    cleared = {"sticky": "", "matches": []}
+    ask(one, "PUT", ROUTE, body=ONE | cleared)
+    assert ask(one, "GET", ROUTE).json() == ONE | kept | cleared
+    asyncio.run(one.publisher.poll("worker-0", 0, 0))
+    put = ask(one, "PUT", ROUTE, body=HALVES)
+    assert put.json()["in_force"] is False, "a worker has not acknowledged it"
 
 
 def test_of_several_routes_none_is_set_when_one_was_changed_meanwhile(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_who_has_another_round_does_not_wait(tmp_path: Path) -> None:
 
     async def scenario(client: Client) -> None:
         for number in (0, 700):  # an older one, and one of an earlier control plane
-            answer = await client.get("/api/hints", params={"after": number})
+            async with asyncio.timeout(20):  # who waits is answered after 25 s
+                answer = await client.get("/api/hints", params={"after": number})
             assert answer.json()["number"] == 1
         assert_error(await client.get("/api/hints", params={"after": "soon"}), 422, "invalid")
 
