@@ -427,6 +427,7 @@ class ControlPlane:
             pools=self._pools,
             readings=scrape,
             metrics=self._meters.text,
+            data_metrics=self._gateway.metrics,
             clock=time.monotonic,
             secret=self._secret,
             needs_key=partial(keys_are_required, settings, host=settings.admin_host),

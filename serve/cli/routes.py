@@ -178,6 +178,39 @@ def set_route(
     )
 
 
+@app.command("mirror")
+def show_mirror(
+    name: Model, admin_url: AdminUrl = None, key_file: KeyFile = None, json: AsJson = False
+) -> None:
+    """Show what came of mirrored calls: whether the candidate responds, and predicts the same.
+
+    The counts start when the data plane starts.
+
+    Example: servegate route mirror digits
+    """
+    counts = connect(admin_url, key_file).get(f"/api/routes/{segment(name)}/mirror")
+    if json:
+        as_json(counts)
+        return
+    copies = ", ".join(f"{count} × {code}" for code, count in counts["copies"].items()) or "none"
+    seconds = counts["seconds"]
+    mean = "" if seconds is None else f"; mean time {seconds * 1000:.3g} ms"
+    say(f"copies to version {counts['version']}: {copies}{mean}")
+    for what, found in (("dropped", counts["dropped"]), ("not compared", counts["comparisons"])):
+        others = {reason: count for reason, count in found.items() if reason != "compared"}
+        if others:
+            say(f"{what}: " + ", ".join(f"{count} × {why}" for why, count in others.items()))
+    rows = []
+    for output, one in counts["outputs"].items():
+        total = one["agrees"] + one["differs"]
+        share = f"{100 * one['differs'] / total:.3g} %" if total else "-"
+        rows.append((output, str(one["agrees"]), str(one["differs"]), share))
+    if rows:
+        table(("OUTPUT", "ROWS AGREE", "ROWS DIFFER", "DIFFERING"), rows)
+    else:
+        say("no responses were compared yet")
+
+
 def _version(text: str) -> int:
     if text == "none":
         return 0

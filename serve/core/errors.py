@@ -198,6 +198,18 @@ class UnknownLabel(NotFound):
         )
 
 
+class NoMirror(NotFound):
+    """The model's route has no mirror."""
+
+    code = "no_mirror"
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"the route of model '{model}' has no mirror",
+            try_this=f"servegate route set {model} VERSION=100 --mirror CANDIDATE=10",
+        )
+
+
 class UnknownKey(NotFound):
     """The API key does not exist."""
 

@@ -16,6 +16,7 @@ from serve.app.readiness import ReadyModels
 from serve.cli.models import _state
 from serve.cli.up import _welcome
 from serve.settings import Settings
+from serve.telemetry import Meters
 
 
 def test_a_start_without_models_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,3 +125,34 @@ def test_a_file_that_is_no_list_of_routes_is_refused_with_its_fault(tmp_path: Pa
         done = applied(text)
         assert (done.returncode, said in done.stderr) == (2, True), (text, done.stderr)
     assert servegate("apply", "-f", tmp_path / "none.yaml").returncode == 2
+
+
+def test_route_mirror_says_whether_the_candidate_responds_and_predicts_the_same(
+    plane: ControlPlane,
+) -> None:
+    meters = Meters()
+
+    async def text() -> str:
+        return meters.text().decode()
+
+    with serving_app(application(plane, data_metrics=text)) as url:
+        where = ("--admin-url", url)
+        assert servegate("route", "mirror", "m", *where).returncode == 3
+        done = servegate("route", "set", "m", "1=100", "--mirror", "2=5", "--idempotent", *where)
+        assert done.returncode == 0, done.stderr
+        assert "no responses were compared yet" in servegate("route", "mirror", "m", *where).stderr
+        meters.mirrored(("m", "2", "grpc"), "OK", 0.004)
+        meters.mirror_dropped(("m", "2"), "queue_full")
+        meters.compared(("m", "2"), "not_kept")
+        meters.compared_rows(("m", "2", "scores"), 3, 1)
+        done = servegate("route", "mirror", "m", *where)
+        shown = servegate("route", "show", "m", *where)
+    assert "copies to version 2: 1 × OK; mean time 4 ms" in done.stderr
+    assert "dropped: 1 × queue_full" in done.stderr
+    assert "not compared: 1 × not_kept" in done.stderr
+    assert "scores" in done.stdout and "25 %" in done.stdout
+    assert "mirror: 5 % of the calls are also sent to version 2" in shown.stderr
+    assert "idempotent: " in shown.stderr
+    for words in (("--mirror", "x"), ("--mirror-code",), ("--deadline", "0"), ("--mirror", "0=5")):
+        refused = servegate("route", "set", "m", "1=100", *words)
+        assert refused.returncode == 2 and "Traceback" not in refused.stderr, words

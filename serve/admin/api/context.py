@@ -47,7 +47,8 @@ class AdminContext:
     `needs_key` says whether callers must show a key, told whether there is one or ever was;
     `wall` is seconds of the epoch. `publishes` says whether there is a way to bring versions to the
     Tritons, `leads` whether this process may decide anything. `identity` is the gateway's random
-    id, empty until this process has led. `data_urls`: the gateway's HTTP, gRPC and metrics ports.
+    id, empty until this process has led. `data_urls`: the gateway's HTTP, gRPC and metrics ports;
+    `data_metrics` is the text of the last.
     `features` are those of the workbench, and `services` what their routers work on, by class.
     """
 
@@ -69,6 +70,7 @@ class AdminContext:
     pools: Pools
     readings: Callable[[Replica], Awaitable[ReplicaScrape | None]]
     metrics: Callable[[], bytes]
+    data_metrics: Callable[[], Awaitable[str]]
     clock: Callable[[], float]
     secret: str
     needs_key: Callable[[bool], bool]

@@ -6,7 +6,9 @@ from serve.admin.api import schemas
 from serve.admin.api.context import ByWhom, InControl
 from serve.admin.api.models import Wait, done
 from serve.control.decisions import ROUTE
+from serve.control.live.mirror_counts import MirrorCounts, read_mirror_counts
 from serve.control.statuses import ModelStatus
+from serve.core.errors import NoMirror
 from serve.core.routes import Route, RouteRules
 
 router = APIRouter(tags=["routes"], responses={404: {"model": schemas.ErrorBody}})
@@ -81,6 +83,23 @@ async def put_route(
     rules = RouteRules(**{name: rule for name, rule in route.rules.items() if name in given})  # type: ignore[typeddict-item]
     written = await control.models.set_route(model, route.split, who, **rules)
     return await done(control, written, wait, response)
+
+
+@router.get(
+    "/api/routes/{model}/mirror",
+    summary="Show what came of mirrored calls",
+    responses={
+        503: {"model": schemas.ErrorBody, "description": "The data plane does not respond."}
+    },
+)
+async def show_mirror(model: str, control: InControl) -> MirrorCounts:
+    """Returns counts since the data plane started: copies, their mean time, and by output how many
+    rows agree and differ. A route without a mirror has none (404).
+    """
+    route = control.models.get(model).route
+    if route is None or route.mirror is None:
+        raise NoMirror(model)
+    return read_mirror_counts(await control.data_metrics(), model, route.mirror.version)
 
 
 def _route(body: schemas.RouteBody) -> Route:

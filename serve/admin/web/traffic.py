@@ -17,7 +17,8 @@ from serve.admin.web.page_templates import Visiting, go, page, segment
 from serve.admin.web.shares import shares
 from serve.control.decisions import LABEL, MODEL, ROUTE, SERVING
 from serve.control.history import FieldDifference, Revision, differences
-from serve.core.errors import Invalid, PreconditionFailed, UnknownRevision
+from serve.control.live.mirror_counts import MirrorCounts
+from serve.core.errors import Invalid, PreconditionFailed, ServegateError, UnknownRevision
 from serve.core.routes import sticky_text
 
 router = APIRouter(include_in_schema=False)
@@ -66,7 +67,16 @@ async def show(model: str, visit: Visiting, changed: str = "") -> Response:
         rows=_rows(told, route.split),
         ready=[one.version for one in told.versions if one.state == "ready"],
         history=await _history(visit.control, model),
+        mirror=await _mirror(visit.control, model) if route.mirror else None,
     )
+
+
+async def _mirror(control: AdminContext, model: str) -> MirrorCounts | None:
+    """None while the data plane does not respond."""
+    try:
+        return await api.show_mirror(model, control)
+    except (ServegateError, OSError, ValueError):
+        return None
 
 
 @router.post(_PATH + "/split")

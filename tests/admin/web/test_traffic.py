@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from serve.telemetry import Meters
+
 from .pages_scene import Pages, hidden, words
 
 
@@ -97,3 +99,26 @@ def test_hostile_reasons_are_text_with_control_characters_spelled_out(pages: Pag
     assert "<script>alert" not in text and "&lt;script&gt;" in text
     assert "\\x1b[2Jbecause\\u202e" in text
     assert "\\x1b[2Jbecause\\u202e" in pages.api("GET", "/api/history")[0]["reason"]
+
+
+def test_a_mirror_shows_whether_the_candidate_responds_and_predicts_the_same(
+    tmp_path: Path,
+) -> None:
+    meters = Meters()
+    meters.mirrored(("m", "2", "http"), "200", 0.004)
+    meters.compared_rows(("m", "2", "scores"), 3, 1)
+
+    async def text() -> str:
+        return meters.text().decode()
+
+    pages = Pages(tmp_path, data_metrics=text)
+    pages.publish(b"one", b"two")
+    pages.hold(1, 2)
+    assert pages.get("/api/routes/m/mirror").status_code == 404
+    pages.api("PUT", "/api/routes/m", {"split": {"1": 100}, "mirror": {"version": 2, "percent": 5}})
+    counts = pages.api("GET", "/api/routes/m/mirror")
+    assert counts["outputs"] == {"scores": {"agrees": 3, "differs": 1}}
+    said = words(pages.get("/traffic/m"))
+    assert "Mirror: 5 % of the calls are also sent to version 2" in said
+    assert "1 with the code 200 ; mean time 4 ms" in said
+    assert "scores 3 1 25 %" in said
