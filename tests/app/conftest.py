@@ -16,7 +16,6 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Authority:
-    """An authority that no client trusts."""
     folder = tmp_path / "stranger"
     folder.mkdir()
     return Authority(folder)

@@ -23,8 +23,6 @@ def given(generation: int) -> bytes:
 
 
 class Scene:
-    """A worker that has followed a control plane until its last answer."""
-
     def __init__(self, folder: Path, *answers: bytes) -> None:
         self.saved = folder / "snapshot.json"
         self.live = LiveSnapshot()

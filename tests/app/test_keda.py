@@ -218,7 +218,6 @@ async def test_what_is_too_long_or_no_grpc_at_all_is_refused_and_disturbs_no_oth
 
 
 def serial(one: Settings, authority: Authority) -> int:
-    """The serial number of the certificate that the port shows."""
     context = ssl.create_default_context(cafile=str(authority.path))
     context.set_alpn_protocols(["h2"])
     with (

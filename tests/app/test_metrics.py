@@ -156,7 +156,6 @@ OK = (200, "ok")
 
 
 def unready(why: str) -> bytes:
-    """What a worker says at its Unix socket that lacks something."""
     return answer(why.encode(), "503 Service Unavailable")
 
 

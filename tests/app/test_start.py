@@ -97,8 +97,6 @@ def test_the_soft_limit_is_raised_as_far_as_is_needed_and_a_hard_one_below_that_
 
 
 class Scene:
-    """A state folder, and what is refused there."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 

@@ -141,7 +141,6 @@ class Agent:
 
 
 async def until(reached: Callable[[], bool], *, within: float = 20.0) -> None:
-    """Wait for what other processes and threads do; fail when it does not come in time."""
     async with asyncio.timeout(within):
         while not reached():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

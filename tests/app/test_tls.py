@@ -374,7 +374,6 @@ def test_a_certificate_that_cannot_be_read_is_one_more_reason_not_to_be_connecte
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
-    """Says which scheme the application sees."""
     body = str(scope["scheme"]).encode()
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

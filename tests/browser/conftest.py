@@ -81,7 +81,6 @@ class Watch:
 
     @property
     def faults(self) -> list[str]:
-        """What was noted, but for what is allowed."""
         return [
             fault for fault in self._noted if not any(one.search(fault) for one in self._allowed)
         ]
@@ -120,7 +119,6 @@ class Visitor:
         self.watch = Watch()
 
     def open(self, home: str, *, width: int = 1280, dark: bool = False) -> Page:
-        """A window on nothing yet, whose paths are those of `home`."""
         context = self._chromium.new_context(
             base_url=home,
             viewport={"width": width, "height": 900},
@@ -150,5 +148,4 @@ def visitor(chromium: Browser) -> Iterator[Visitor]:
 
 @pytest.fixture
 def page(visitor: Visitor, stage: scene.Stage) -> Page:
-    """A window of 1280 pixels at the gateway."""
     return visitor.open(stage.up.admin)

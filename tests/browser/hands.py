@@ -9,12 +9,10 @@ _RUN = re.compile(r"/runs/\w+$")
 
 
 def choose(page: Page, name: str) -> None:
-    """A way to give the input."""
     page.get_by_role("tab", name=name, exact=True).click()
 
 
 def give_picture(page: Page, path: Path) -> None:
-    """A file as the input."""
     choose(page, "Picture")
     page.get_by_role("tabpanel", name="Picture").locator("input[type=file]").set_input_files(path)
 

@@ -44,7 +44,6 @@ class Hinted:
     async def serve(
         self, port: socket.socket, started: threading.Event, ended: asyncio.Event
     ) -> None:
-        """Until `ended`."""
         server = HttpServer(self._app, timeout_graceful_shutdown=1)
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(server.serve(sockets=[port]))
@@ -100,7 +99,6 @@ def site(tmp_path: Path) -> Iterator[Hinted]:
 
 @pytest.fixture
 def live(visitor: Visitor, site: Hinted) -> Page:
-    """A window on nothing yet, at the scripted control plane."""
     return visitor.open(site.url)
 
 

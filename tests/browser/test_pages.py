@@ -34,7 +34,6 @@ def cases() -> Iterator[object]:
 
 
 def is_slow(name: str, width: int) -> bool:
-    """Whether `make test` leaves it out."""
     return width == NARROW or name not in SMOKE
 
 
@@ -68,7 +67,6 @@ def test_a_page_costs_little_and_all_of_it_is_seen_read_and_reached(
 
 
 def place(request: pytest.FixtureRequest, name: str, width: int) -> tuple[str, str]:
-    """The gateway that has the page, and its path there."""
     if name in GUARDED:
         guarded: Guarded = request.getfixturevalue("guarded")
         return guarded.up.admin, GUARDED[name].path
@@ -85,7 +83,6 @@ def settle(page: Page) -> None:
 
 
 def cut(page: Page) -> list[str]:
-    """What does not fit in where it stands."""
     return [*checks.overflow(page), *checks.cut_texts(page)]
 
 

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.triton
 
 
 def best(page: Page, side: str) -> Locator:
-    """What a side says first."""
     return page.locator(f"[data-result] .side-{side} tr.first .what")
 
 

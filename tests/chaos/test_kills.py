@@ -30,7 +30,6 @@ def test_random_kills_of_tritons_workers_and_control_never_execute_a_call_twice(
 
 
 def whole(up):
-    """Every replica holds the model, and both workers answer."""
     try:
         replicas, metrics = up.get("/api/replicas"), up.metrics()
     except OSError:

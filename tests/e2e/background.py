@@ -50,7 +50,6 @@ class Load:
             thread.join(30)
 
     def wait_calls(self, count, patience=60.0):
-        """Until this many more calls have ended."""
         goal = self.calls + count
         until = time.monotonic() + patience
         while self.calls < goal:

@@ -53,7 +53,6 @@ class Machine:
         return f"Triton runs: {words} ({waits})\n{self.log}"
 
     def start_triton(self) -> None:
-        """Start it on an address that stays the same."""
         found = Installation.find(MachineFacts.here())
         setup = LauncherSetup(
             installation=found,
@@ -76,11 +75,9 @@ class Machine:
             )
 
     def words(self, setup: LauncherSetup) -> tuple[str, ...]:
-        """The command line of its Triton."""
         return command(setup, self._replica, f"servegate-e2e-{os.getpid()}-{self.name}")
 
     def start_agent(self, admin: str) -> None:
-        """Start one that may be started again later."""
         flags = ("--replica", self.name, "--folder", str(self.repository), "--admin-url", admin)
         self.agent = harness.Program("sync", *flags, env={"SERVEGATE_SECRET": SECRET})
 
@@ -118,8 +115,6 @@ class Fleet(harness.RunningGateway):
         )
 
     def wait_ready(self) -> "Fleet":
-        """Until the control plane answers, and the worker does."""
-
         def answers(url: str) -> bool:
             with contextlib.suppress(OSError):
                 return harness.request(url)[0] == 200
@@ -148,6 +143,5 @@ class Fleet(harness.RunningGateway):
         }
 
     def held(self, replica: str) -> dict[str, list[int]]:
-        """What a replica was last seen to hold, by name in Triton."""
         replicas = {one["name"]: one for one in self.get("/api/replicas")}
         return replicas[replica]["held"]

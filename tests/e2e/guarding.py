@@ -37,8 +37,6 @@ def start(folder: Path) -> Any:
 
 
 class Guarded:
-    """The gateway, and the keys of its callers."""
-
     def __init__(self, up: harness.RunningGateway) -> None:
         self.up = up
         self.authority = up.state.parent / "ca.pem"
@@ -109,8 +107,6 @@ class Answer:
 
 
 class Caller:
-    """A client that sends a key, or none, on fresh connections."""
-
     def __init__(self, guarded: Guarded, key: str) -> None:
         self._up, self._context = guarded.up, guarded.context
         self._trusted = grpc.ssl_channel_credentials(guarded.authority.read_bytes())

@@ -99,11 +99,9 @@ class RunningGateway:
 
     @property
     def models(self) -> Path:
-        """The model repository of a shared gateway, to which tests may add models."""
         return self.state.parent / "models"
 
     def flags(self) -> tuple[str, ...]:
-        """Where a data plane runs, as its command takes it."""
         return (
             *("--state", str(self.state)),
             *("--http-port", str(self.http_port)),
@@ -299,7 +297,6 @@ def shared(
 
 
 def load_example(path: str) -> ModuleType:
-    """A file of the examples as a module, by its path in the checkout."""
     name = path.replace("/", "_").removesuffix(".py")
     spec = importlib.util.spec_from_file_location(name, ROOT / path)
     assert spec is not None and spec.loader is not None

@@ -25,7 +25,6 @@ ROW = [1.0, 2.0, 3.0, 4.0]
 
 
 def times(factor: float) -> bytes:
-    """An ONNX model that answers its rows times a factor."""
     x, y = (tensor(name, "FP32", "batch", 4) for name in "xy")
     constants = {"factor": np.array([factor], np.float32)}
     return onnx_file([x], [y], node("Mul", "x factor", "y"), constants=constants)
@@ -77,7 +76,6 @@ def pushed(up: RunningGateway, folder: Path, name: str, *flags: str) -> dict:
 
 
 def infer(up: RunningGateway, name: str, version: str = "") -> tuple[int, list[float] | str]:
-    """One row through the HTTP data port: status, and the answer or the error."""
     path = f"/v2/models/{name}" + (f"/versions/{version}" if version else "") + "/infer"
     body = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": ROW}]}
     status, answer = request(f"http://{up.http}{path}", "POST", body)
@@ -165,7 +163,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def publish(up: RunningGateway, folder: Path, name: str, **ask: object) -> int:
-    """Push a folder so; gives the number."""
     identity = upload(up, name, files_of(folder))
     status, done = request(f"{up.admin}/api/uploads/{identity}/commit", "POST", ask)
     assert status == 202, done

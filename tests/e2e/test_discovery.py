@@ -17,8 +17,6 @@ BODY = '{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [2.5
 
 
 class Found(fleets.Fleet):
-    """A fleet whose control plane was named no Triton."""
-
     def __init__(self, folder, cluster):
         self.machines_there = [fleets.Machine(folder, "pod-a"), fleets.Machine(folder, "pod-b")]
         for machine in self.machines_there:

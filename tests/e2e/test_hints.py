@@ -21,8 +21,6 @@ HELD = "restarted"
 
 
 class Hinting:
-    """A gateway, and every way in which it reports the hint of pool `default`."""
-
     def __init__(self, up: harness.Up, keda_port: int) -> None:
         self.up = up
         self.address = f"127.0.0.1:{keda_port}"

@@ -114,7 +114,6 @@ FILE = "model.fast.onnx"
 
 
 def source(folder, factor, preferred):
-    """A model folder whose preferred flavour is this file."""
     pushing.source(folder, factor)
     (folder / "1" / FILE).write_bytes(preferred)
     flavour = {"name": "fast", "file": FILE, "needs": {"gpu": True}}

@@ -38,7 +38,6 @@ def calling(up, model):
 
 
 def in_triton(up, model):
-    """What a replica tells of how it runs a model, through the gateway."""
     status, answer = harness.request(f"http://{up.http}/v2/models/{model}/config")
     assert status == 200, answer
     return answer

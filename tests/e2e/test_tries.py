@@ -180,7 +180,6 @@ def tried(up: harness.RunningGateway, model: str, data: bytes) -> dict[str, Any]
 
 
 def streaming(where: Path, end: str) -> Path:
-    """A decoupled model that answers with one word after the other."""
     (where / "1").mkdir(parents=True)
     (where / "1" / "model.py").write_text(STREAMING.format(end=end))
     (where / "config.pbtxt").write_text(STREAMED)
