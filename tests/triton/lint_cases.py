@@ -349,7 +349,11 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
     ],
     "outputs-unfit": [subject(output_kinds={"outputs": {"other": CLASSES}})],
     "conversion-unverified": [replace(subject(), unverified="there are 5 samples")],
-    "flavours-malformed": [flavour(format=2), flavour(colour="red")],
+    "flavours-malformed": [
+        flavour(format=2),
+        flavour(needs={"gpus": 1}),
+        flavour(needs={"tensorrt": ["newest"]}),
+    ],
     "flavour-override": [
         flavour(config={"max_batch_size": 4}),
         flavour(config={"optimization": {"graph": {"levels": 1}}}),
