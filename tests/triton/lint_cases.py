@@ -102,6 +102,16 @@ def tensors(inputs: str, outputs: str = OUTPUT, **changes: Any) -> LintSubject:
     return subject(HEAD + inputs + outputs, **changes)
 
 
+def x_with(*changes: str) -> LintSubject:
+    """The good model, in whose input x some text is another."""
+    return tensors(INPUT.replace(*changes))
+
+
+def y_with(*changes: str) -> LintSubject:
+    """The same of the output y."""
+    return tensors(INPUT, OUTPUT.replace(*changes))
+
+
 def unbatched(config: str, *shapes: tuple[int, ...], **changes: Any) -> LintSubject:
     """A model without batches, whose file has one input x and one output y of these shapes."""
     x, y = (ModelTensor(name, "FP32", shape) for name, shape in zip("xy", shapes, strict=True))
@@ -137,6 +147,38 @@ def parameter(key: str, value: str) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
 
 
+def dynamic(text: str) -> LintSubject:
+    """The good model with dynamic batching."""
+    return onnx(f"dynamic_batching {{ {text} }}")
+
+
+def queue(text: str, more: str = "") -> LintSubject:
+    """The good model with a default queue policy."""
+    return dynamic(f"default_queue_policy {{ {text} }} {more}")
+
+
+def prioritised(text: str, more: str = "") -> LintSubject:
+    """The good model with two priorities, and a policy for the second."""
+    policy = f"priority_queue_policy {{ key: 2 value {{ {text} }} }}"
+    return dynamic(f"priority_levels: 2 default_priority_level: 1 {policy} {more}")
+
+
+def sequences(text: str) -> LintSubject:
+    """The good model with sequence batching."""
+    return onnx(f"sequence_batching {{ {text} }}")
+
+
+def oldest(text: str) -> LintSubject:
+    """The good model with sequences, the oldest first."""
+    return sequences(f"oldest {{ {text} }}")
+
+
+def limited(*resources: str) -> LintSubject:
+    """The good model with a rate limiter."""
+    wanted = " ".join(f"resources {{ {each} }}" for each in resources)
+    return group(f"kind: KIND_CPU rate_limiter {{ {wanted} }}")
+
+
 FIXED = file_of([ModelTensor("x", "FP32", (1, 3))], [ModelTensor("y", "FP32", (1, 3))])
 OFFSET = {"name": "o", "datatype": "FP32", "shape": [3]}
 LABELLED = 'output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] label_filename: "labels.txt" }'
@@ -153,35 +195,33 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
         subject(signature=file_of(outputs=[Y, ModelTensor("z", "float8e5m2", (-1, 3))])),
     ],
     "datatype-differs": [
-        tensors(INPUT.replace("FP32", "INT64")),
-        tensors(INPUT, OUTPUT.replace("FP32", "STRING")),
+        x_with("FP32", "INT64"),
+        y_with("FP32", "STRING"),
     ],
-    "dims-invalid": [
-        tensors(INPUT.replace("[ 3 ]", f"[ {dims} ]")) for dims in ("", "0", "-2", "3, 0")
-    ],
+    "dims-invalid": [x_with("[ 3 ]", f"[ {dims} ]") for dims in ("", "0", "-2", "3, 0")],
     "dims-hold-batch": [
-        tensors(INPUT.replace("[ 3 ]", "[ -1, 3 ]")),
-        tensors(INPUT, OUTPUT.replace("[ 3 ]", "[ -1, 3 ]")),
+        x_with("[ 3 ]", "[ -1, 3 ]"),
+        y_with("[ 3 ]", "[ -1, 3 ]"),
     ],
     "dims-count": [
-        tensors(INPUT.replace("[ 3 ]", "[ 3, 1, 1 ]")),
+        x_with("[ 3 ]", "[ 3, 1, 1 ]"),
         unbatched(IO.replace("[ 3 ]", "[ 3, 1 ]", 1), (3,), (3,)),
     ],
     "dims-differ": [
-        tensors(INPUT.replace("[ 3 ]", "[ 4 ]")),
-        tensors(INPUT.replace("[ 3 ]", "[ -1 ]")),
-        tensors(INPUT, OUTPUT.replace("[ 3 ]", "[ -1 ]")),
-        tensors(INPUT.replace("[ 3 ]", "[ 2, 2 ] reshape { shape: [ 4 ] }")),
+        x_with("[ 3 ]", "[ 4 ]"),
+        x_with("[ 3 ]", "[ -1 ]"),
+        y_with("[ 3 ]", "[ -1 ]"),
+        x_with("[ 3 ]", "[ 2, 2 ] reshape { shape: [ 4 ] }"),
         unbatched(IO.replace("[ 3 ]", "[ 3, 2 ]"), (3, 3), (3, 2)),
     ],
     "reshape-size": [
-        tensors(INPUT.replace("[ 3 ]", "[ 4 ] reshape { shape: [ 3 ] }")),
-        tensors(INPUT.replace("[ 3 ]", "[ -1 ] reshape { shape: [ 3 ] }")),
+        x_with("[ 3 ]", "[ 4 ] reshape { shape: [ 3 ] }"),
+        x_with("[ 3 ]", "[ -1 ] reshape { shape: [ 3 ] }"),
     ],
     "reshape-empty": [
         unbatched(IO.replace("[ 3 ]", "[ 1 ] reshape { shape: [ ] }", 1), (), (3,)),
     ],
-    "format-rank": [tensors(INPUT.replace("dims", "format: FORMAT_NCHW dims"))],
+    "format-rank": [x_with("dims", "format: FORMAT_NCHW dims")],
     "input-missing": [subject(signature=file_of([X, ModelTensor("more", "FP32", (-1, 2))]))],
     "input-unknown": [
         tensors(INPUT + INPUT.replace('"x"', '"z"')),
@@ -207,13 +247,13 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
     ],
     "batching-without-batches": [unbatched(IO + "dynamic_batching { }", (3,), (3,))],
     "preferred-beyond-largest": [
-        onnx("dynamic_batching { preferred_batch_size: [ 4, 16 ] }"),
-        onnx("sequence_batching { oldest { preferred_batch_size: [ 9 ] } }"),
+        dynamic("preferred_batch_size: [ 4, 16 ]"),
+        oldest("preferred_batch_size: [ 9 ]"),
     ],
-    "preferred-not-positive": [onnx("dynamic_batching { preferred_batch_size: [ 0 ] }")],
+    "preferred-not-positive": [dynamic("preferred_batch_size: [ 0 ]")],
     "delay-absurd": [
-        onnx("dynamic_batching { max_queue_delay_microseconds: 2000000 }"),
-        onnx("sequence_batching { oldest { max_queue_delay_microseconds: 2000000 } }"),
+        dynamic("max_queue_delay_microseconds: 2000000"),
+        oldest("max_queue_delay_microseconds: 2000000"),
     ],
     "delay-without-effect": [
         subject(
@@ -221,19 +261,18 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
             + "max_batch_size: 1\ndynamic_batching { max_queue_delay_microseconds: 9 }\n"
             + IO
         ),
-        onnx("sequence_batching { direct { max_queue_delay_microseconds: 9 } }"),
+        sequences("direct { max_queue_delay_microseconds: 9 }"),
     ],
     "priority-default-outside": [
-        onnx(f"dynamic_batching {{ priority_levels: 2 default_priority_level: {level} }}")
-        for level in (0, 3)
+        dynamic(f"priority_levels: 2 default_priority_level: {level}") for level in (0, 3)
     ],
     "priority-policy-outside": [
-        onnx(
-            "dynamic_batching { priority_levels: 2 default_priority_level: 1 "
-            "priority_queue_policy { key: 5 value { } } }"
+        dynamic(
+            "priority_levels: 2 default_priority_level: 1 "
+            "priority_queue_policy { key: 5 value { } }"
         )
     ],
-    "priority-without-levels": [onnx("dynamic_batching { default_priority_level: 1 }")],
+    "priority-without-levels": [dynamic("default_priority_level: 1")],
     "cache-unsupported": [
         onnx("response_cache { enable: true } sequence_batching { }"),
         subject(
@@ -242,14 +281,14 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
         ),
     ],
     "control-unknown": [
-        onnx(
-            'sequence_batching { control_input { name: "start" control '
-            "{ kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } } }"
+        sequences(
+            'control_input { name: "start" control '
+            "{ kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } }"
         )
     ],
     "unsupported-here": [
         onnx("model_transaction_policy { decoupled: true }"),
-        tensors(INPUT.replace("dims", "allow_ragged_batch: true dims")),
+        x_with("dims", "allow_ragged_batch: true dims"),
     ],
     "instance-count": [group("count: -1")],
     "gpu-missing": [group("kind: KIND_GPU"), group("kind: KIND_GPU", gpus=0)],
@@ -372,33 +411,6 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
 # --- batching -------------------------------------------------------------------------------------
 
 
-def dynamic(text: str) -> LintSubject:
-    """The good model with dynamic batching."""
-    return onnx(f"dynamic_batching {{ {text} }}")
-
-
-def queue(text: str, more: str = "") -> LintSubject:
-    """The good model with a default queue policy."""
-    return dynamic(f"default_queue_policy {{ {text} }} {more}")
-
-
-def prioritised(text: str, more: str = "") -> LintSubject:
-    """The good model with two priorities, and a policy for the second."""
-    policy = f"priority_queue_policy {{ key: 2 value {{ {text} }} }}"
-    return dynamic(f"priority_levels: 2 default_priority_level: 1 {policy} {more}")
-
-
-def oldest(text: str) -> LintSubject:
-    """The good model with sequences, the oldest first."""
-    return onnx(f"sequence_batching {{ oldest {{ {text} }} }}")
-
-
-def limited(*resources: str) -> LintSubject:
-    """The good model with a rate limiter."""
-    wanted = " ".join(f"resources {{ {each} }}" for each in resources)
-    return group(f"kind: KIND_CPU rate_limiter {{ {wanted} }}")
-
-
 _BATCHING: Mapping[str, Sequence[LintSubject]] = {
     "preferred-twice": [dynamic("preferred_batch_size: [ 4, 8, 4 ]")],
     "preferred-one": [
@@ -434,14 +446,12 @@ _BATCHING: Mapping[str, Sequence[LintSubject]] = {
     "queue-below-batch": [queue("max_queue_size: 7"), prioritised("max_queue_size: 1")],
     "priority-single": [dynamic("priority_levels: 1 default_priority_level: 1")],
     "slot-utilization": [
-        onnx(f"sequence_batching {{ direct {{ minimum_slot_utilization: {share} }} }}")
-        for share in ("1.5", "-0.5")
+        sequences(f"direct {{ minimum_slot_utilization: {share} }}") for share in ("1.5", "-0.5")
     ],
     "candidates-negative": [oldest("max_candidate_sequences: -4")],
     "candidates-few": [oldest("max_candidate_sequences: 4")],
     "idle-absurd": [
-        onnx(f"sequence_batching {{ max_sequence_idle_microseconds: {idle} }}")
-        for idle in (500, 7_200_000_000)
+        sequences(f"max_sequence_idle_microseconds: {idle}") for idle in (500, 7_200_000_000)
     ],
     "instances-many": [group("kind: KIND_CPU count: 100")],
     "instances-passive": [group("kind: KIND_CPU count: 1 passive: true")],
