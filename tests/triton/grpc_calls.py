@@ -281,3 +281,34 @@ CALLS = (
     | _gone()
     | _afterwards()
 )
+
+_LABEL = "a word is a label to the gateway, and it says which ones there are"
+_WHY = "the gateway says what is wrong with the message"
+_CHOSEN = "the error is about the version that the gateway chose"
+_MANAGEMENT = "not served unless it is opened; the gateway says what to use instead"
+_UNLOADED = "what the snapshot says is served is not answered with Triton's unknown model"
+KNOWN = {  # every difference between the gateway and Triton, with its reason
+    "ServerLive: garbage": "the gateway answers itself, without reading what says nothing",
+    "ServerReady: garbage": "the gateway answers itself, without reading what says nothing",
+    "ModelReady: version abc": "a label that does not exist is not ready",
+    "ModelMetadata: version abc": _LABEL,
+    "ModelConfig: version abc": _LABEL,
+    "ModelStatistics: version abc": _LABEL,
+    "ModelInfer: version abc": _LABEL,
+    "ModelStreamInfer: version abc": _LABEL,
+    "garbage": _WHY,
+    "a message that is cut off": _WHY,
+    "a field number of zero": _WHY,
+    "garbage in a question": _WHY,
+    "no message": "UNIMPLEMENTED is what gRPC prescribes for a unary call without a message",
+    "garbage on a stream": "Triton ends the stream as if nothing were wrong",
+    "garbage behind an answer": "Triton ends the stream as if nothing were wrong",
+    "an unknown model with triton_grpc_error": "the stream ends, as the caller has asked for",
+    "an error of a version that the caller did not name": _CHOSEN,
+    **{
+        f"unloaded, {version}: {method}": _UNLOADED
+        for version in ("no version", "version 1")
+        for method in ("ModelInfer", "ModelStreamInfer", "ModelMetadata", "ModelConfig")
+    },
+    **{name: _MANAGEMENT for name in CALLS if name.startswith("management: ")},
+}

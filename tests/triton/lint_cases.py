@@ -194,15 +194,9 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
         subject(signature=SPARSE),
         subject(signature=file_of(outputs=[Y, ModelTensor("z", "float8e5m2", (-1, 3))])),
     ],
-    "datatype-differs": [
-        x_with("FP32", "INT64"),
-        y_with("FP32", "STRING"),
-    ],
+    "datatype-differs": [x_with("FP32", "INT64"), y_with("FP32", "STRING")],
     "dims-invalid": [x_with("[ 3 ]", f"[ {dims} ]") for dims in ("", "0", "-2", "3, 0")],
-    "dims-hold-batch": [
-        x_with("[ 3 ]", "[ -1, 3 ]"),
-        y_with("[ 3 ]", "[ -1, 3 ]"),
-    ],
+    "dims-hold-batch": [x_with("[ 3 ]", "[ -1, 3 ]"), y_with("[ 3 ]", "[ -1, 3 ]")],
     "dims-count": [
         x_with("[ 3 ]", "[ 3, 1, 1 ]"),
         unbatched(IO.replace("[ 3 ]", "[ 3, 1 ]", 1), (3,), (3,)),
@@ -218,14 +212,10 @@ _MODELS: Mapping[str, Sequence[LintSubject]] = {
         x_with("[ 3 ]", "[ 4 ] reshape { shape: [ 3 ] }"),
         x_with("[ 3 ]", "[ -1 ] reshape { shape: [ 3 ] }"),
     ],
-    "reshape-empty": [
-        unbatched(IO.replace("[ 3 ]", "[ 1 ] reshape { shape: [ ] }", 1), (), (3,)),
-    ],
+    "reshape-empty": [unbatched(IO.replace("[ 3 ]", "[ 1 ] reshape { shape: [ ] }", 1), (), (3,))],
     "format-rank": [x_with("dims", "format: FORMAT_NCHW dims")],
     "input-missing": [subject(signature=file_of([X, ModelTensor("more", "FP32", (-1, 2))]))],
-    "input-unknown": [
-        tensors(INPUT + INPUT.replace('"x"', '"z"')),
-    ],
+    "input-unknown": [tensors(INPUT + INPUT.replace('"x"', '"z"'))],
     "output-unknown": [
         tensors(INPUT, OUTPUT + OUTPUT.replace('"y"', '"z"')),
         replace(

@@ -109,11 +109,7 @@ ONE_INSTANCE = "instance_group { kind: KIND_CPU count: 1 }"
 
 def config(inputs: str, outputs: str, *more: str, max_batch_size: int = 8) -> str:
     """A config.pbtxt with one instance; tensors are written `name TYPE dims; name TYPE dims`."""
-    lines = [
-        'backend: "onnxruntime"',
-        f"max_batch_size: {max_batch_size}",
-        ONE_INSTANCE,
-    ]
+    lines = ['backend: "onnxruntime"', f"max_batch_size: {max_batch_size}", ONE_INSTANCE]
     for role, tensors in (("input", inputs), ("output", outputs)):
         for text in filter(None, tensors.split("; ")):
             name, data_type, dims, *rest = text.split(" ", 3)

@@ -129,11 +129,7 @@ DIFFERENCES = (
         " another coding | a later version | FOO metadata",
     ),
     ("status, body", "HTTP/1.1 requires a Host (RFC 9112)", "no host"),
-    (
-        "status, content-type, body",
-        "the same where Triton calls the error plain text",
-        "FOO ready",
-    ),
+    ("status, content-type, body", "the same where Triton calls the error plain text", "FOO ready"),
     (
         "number of answers",
         "what is no HTTP is answered with 400; Triton hangs up without a word",

@@ -42,8 +42,7 @@ GOOD_MODELS = [
     onnx("dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 9 }"),
     onnx('default_model_filename: "net.onnx"', files=("1/net.onnx",)),
     subject(
-        files=("1/model.onnx/model.onnx", "1/model.onnx/w"),
-        signature=file_of(external_data=["w"]),
+        files=("1/model.onnx/model.onnx", "1/model.onnx/w"), signature=file_of(external_data=["w"])
     ),
     subject('backend: "python"', files=("1/model.py",), signature=None),
     subject(None, files=("1/model.plan",), signature=file_of([], [], "plan")),

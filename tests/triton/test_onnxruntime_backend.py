@@ -92,8 +92,7 @@ def accelerator(place: str, name: str, **parameters: str) -> str:
 MODELS: dict[str, Model] = {
     **{
         f"as_{data_type}": Model(
-            {1: identity(data_type, "batch", 3)},
-            config(f"x {data_type} [3]", f"y {data_type} [3]"),
+            {1: identity(data_type, "batch", 3)}, config(f"x {data_type} [3]", f"y {data_type} [3]")
         )
         for data_type in VALUES
     },

@@ -194,8 +194,7 @@ FAULTS = {
         limits=LARGE,
     ),
     "names the paths of this machine": Fault(
-        ".*OSError: 1/model.py .*",
-        "raise OSError(f'{__file__} {ctypes.__file__} {os.getcwd()}')",
+        ".*OSError: 1/model.py .*", "raise OSError(f'{__file__} {ctypes.__file__} {os.getcwd()}')"
     ),
     "crashes the server while it is loaded": Fault(
         r"its Triton died while loading: (killed by signal 11 \(SIGSEGV\); the end of its log: "

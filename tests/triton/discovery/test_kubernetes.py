@@ -18,13 +18,7 @@ from fake_kubernetes import FakeApi
 from serve.core.discovery import ByKubernetes
 from serve.core.errors import CannotStart, ServegateError
 from serve.triton.discovery.endpoints import Listing
-from serve.triton.discovery.kubernetes import (
-    Cluster,
-    EndpointSlices,
-    LineBuffer,
-    Slices,
-    pause,
-)
+from serve.triton.discovery.kubernetes import Cluster, EndpointSlices, LineBuffer, Slices, pause
 
 PATIENCE = 20.0  # seconds; a bound
 

@@ -60,11 +60,7 @@ def test_slices_are_told_apart_and_have_no_utilisation() -> None:
     gpus = dcgm.read(MIG)
     assert gpus == {
         f"{FIRST}/1": Gpu(
-            "dcgm",
-            memory_used=5.0 * MIB,
-            memory_total=19960.0 * MIB,
-            power=96.5,
-            mig="3g.20gb",
+            "dcgm", memory_used=5.0 * MIB, memory_total=19960.0 * MIB, power=96.5, mig="3g.20gb"
         ),
         f"{FIRST}/5": Gpu(
             "dcgm",
