@@ -103,12 +103,15 @@ class Fleet(harness.RunningGateway):
         self.machines = machines
         ports = self.http_port, self.grpc_port, self.metrics_port
         gateway = ",".join(f"http://127.0.0.1:{port}" for port in ports)
-        self._env = {"SERVEGATE_SECRET": SECRET, "SERVEGATE_TICK": "0.2"}
-        self._env |= {"SERVEGATE_GATEWAY": gateway, **env}
+        env = {
+            "SERVEGATE_SECRET": SECRET,
+            "SERVEGATE_TICK": "0.2",
+            "SERVEGATE_GATEWAY": gateway,
+        } | env
         named = [word for one in machines for word in ("--triton", one.flag)]
-        self._control = ("control", "--state", str(state), "--admin-port", str(self.admin_port))
-        self._control += ("--model-repo", "", "--delivery", "agents", *named, *flags)
-        self.program = harness.Program(*self._control, env=self._env)
+        control = ("control", "--state", str(state), "--admin-port", str(self.admin_port))
+        control += ("--model-repo", "", "--delivery", "agents", *named, *flags)
+        self.program = harness.Program(*control, env=env)
         worker = harness.RunningGateway(state.with_name("proxy"), self.numbers)
         self.proxy = harness.Program(
             *("proxy", "--control", self.admin, *worker.flags()), env={"SERVEGATE_SECRET": SECRET}

@@ -204,16 +204,6 @@ def test_the_first_calls_wake_a_pool_and_are_answered_whatever_they_speak(tmp_pa
     assert len(started) == 1, up.program.output
 
 
-def test_calls_that_wait_outlive_a_control_plane_that_hangs_and_dies(tmp_path):
-    with harness.up(tmp_path, "--autoscale", "0..1") as up, ThreadPoolExecutor(1) as caller:
-        control = up.children()["control"]
-        os.kill(control, signal.SIGSTOP)
-        asking = caller.submit(over_http, up)
-        harness.until(lambda: waiting(up) == 1, what="the call waits")
-        os.kill(control, signal.SIGKILL)
-        assert asking.result(60) == "2"
-
-
 def replicas(fleet, *flags):
     """What there is from now on, as whoever starts Tritons says it."""
     body = {"replicas": flags, "within": 20}
