@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from serve.admin.api import disagreements
 from serve.admin.api.application import create
 from serve.admin.api.context import AdminContext
 from serve.admin.api.membership import membership_router
@@ -35,7 +36,7 @@ def admin_servers(
     path: Path,
 ) -> tuple[tuple[HttpServer, socket.socket], ...]:
     """The servers and where they listen: on the port, and on a Unix socket with this path."""
-    internal = [waking_router(wake)]
+    internal = [waking_router(wake), disagreements.router]
     if not settings.discover:  # whose list would be another
         internal.append(membership_router(membership))
     if agents:

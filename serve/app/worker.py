@@ -14,6 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from serve.app.disagreements import DisagreementReporter
 from serve.app.feed import Feed
 from serve.app.http_server import HttpServer
 from serve.app.hung_replicas import HungReplicas
@@ -93,6 +94,9 @@ class ProxyWorker:
             limits=settings.limits, connect_timeout=timeout, clock=time.monotonic
         )
         self._comparing = ComputeProcess()
+        self._reporter = DisagreementReporter(
+            self._comparing, url=settings.control_url, secret=secret, trust=trust
+        )
         self._mirrors = self._make_mirrors()
         self._gateway = self._walk()
         self._tfserving = TfServing(
@@ -210,6 +214,7 @@ class ProxyWorker:
                 self._mirror_http, self._mirror_grpc, clock=time.monotonic, limit=limits.in_flight
             ),
             compare=comparison(self._comparing),
+            keep=self._reporter.keep,
             seconds=limits.call,
         )
 

@@ -138,6 +138,14 @@ def set_route(
             help="Allow --mirror for a version that runs code or calls other models.",
         ),
     ] = False,
+    mirror_keep: Annotated[
+        bool,
+        typer.Option(
+            "--mirror-keep",
+            help="With --mirror: keep the inputs of up to 50 calls to which the versions respond "
+            "differently, as runs.",
+        ),
+    ] = False,
     reason: Reason = "",
     admin_url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -166,10 +174,13 @@ def set_route(
         body["idempotent"] = idempotent
     if mirror is not None:
         body["mirror"] = (
-            {} if mirror == "none" else Mirror.parse(mirror, code=mirror_code).to_json()
+            {}
+            if mirror == "none"
+            else Mirror.parse(mirror, code=mirror_code, keep=mirror_keep).to_json()
         )
-    elif mirror_code:
-        raise Invalid("--mirror-code needs --mirror", try_this="--mirror 2=10 --mirror-code")
+    elif mirror_code or mirror_keep:
+        which = "--mirror-code" if mirror_code else "--mirror-keep"
+        raise Invalid(f"{which} needs --mirror", try_this=f"--mirror 2=10 {which}")
     path = f"/api/routes/{segment(name)}"
     shown = f"{split}" if split.total == 100 else f"{split} ({split.percent})"
     tell_done(

@@ -99,12 +99,14 @@ class Reply:
 class MirrorTarget:
     """Where copies of calls go, and of which share of them, above 0 and at most 1.
 
-    `compared` says how the responses are compared.
+    `compared` says how the responses are compared, and `keeps` whether the inputs of some calls to
+    which the two respond differently are kept.
     """
 
     target: VersionTarget
     share: float
     compared: ComparedOutputs
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

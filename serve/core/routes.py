@@ -174,12 +174,14 @@ class Mirror:
     """A part of the calls is also sent to `version`; callers never get its responses.
 
     `code` allows it also for a version that runs code or calls other models: what it does besides
-    responding, it does for copies as well.
+    responding, it does for copies as well. `keep` says that the inputs of some calls to which the
+    two respond differently are kept, as runs.
     """
 
     version: int
     percent: float
     code: bool = False
+    keep: bool = False
 
     def __post_init__(self) -> None:
         """`Invalid` for what is no version or no share."""
@@ -195,7 +197,7 @@ class Mirror:
         return f"{self.version}={self.percent:g}"
 
     @classmethod
-    def parse(cls, text: str, *, code: bool = False) -> "Mirror":
+    def parse(cls, text: str, *, code: bool = False, keep: bool = False) -> "Mirror":
         """Read `2=10`, a version and a percentage."""
         version, _, percent = text.removesuffix("%").partition("=")
         try:
@@ -208,23 +210,24 @@ class Mirror:
                 why="the form is VERSION=PERCENT",
                 try_this="--mirror 2=10",
             )
-        return cls(int(version), share, code)
+        return cls(int(version), share, code, keep)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`."""
-        return {"version": self.version, "percent": self.percent} | (
-            {"code": True} if self.code else {}
-        )
+        page: dict[str, Any] = {"version": self.version, "percent": self.percent}
+        flags = {"code": self.code, "keep": self.keep}
+        return page | {name: True for name, is_set in flags.items() if is_set}
 
     @classmethod
     def from_json(cls, page: Mapping[str, Any]) -> "Mirror | None":
         """Read what `to_json` gave; None for a page without a version."""
         if not page.get("version"):
             return None
-        code = page.get("code", False)
-        if not isinstance(code, bool):
-            raise Invalid(f"code cannot be {code!r}", why="expected true or false")
-        return cls(int(page["version"]), float(page["percent"]), code)
+        flags = {name: page.get(name, False) for name in ("code", "keep")}
+        for name, flag in flags.items():
+            if not isinstance(flag, bool):
+                raise Invalid(f"{name} cannot be {flag!r}", why="expected true or false")
+        return cls(int(page["version"]), float(page["percent"]), **flags)
 
 
 class RouteRules(TypedDict, total=False):

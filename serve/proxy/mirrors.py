@@ -11,6 +11,7 @@ ends is not held against its replica, so only the calls of callers decide where 
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from serve.wire.status import code_name
 MOST_SENT = 32  # copies in flight at a time, in each worker
 MOST_WAITING = 64  # copies that wait for that
 MOST_BYTES = 16 << 20  # of all their requests
+KEPT_EVERY = 10.0  # seconds between two calls that one worker gives to be kept
 _GOOD = frozenset((0, 200))  # over gRPC and HTTP
 
 
@@ -62,6 +64,10 @@ Compare = Callable[[MirroredCall, Reply], Awaitable[Mapping[str, tuple[int, int]
 """By output, how many rows of the two responses agree and differ; an error if one is unreadable."""
 
 
+Keep = Callable[[MirroredCall], Awaitable[None]]
+"""Keeps the inputs of a call to which the two versions respond differently; raises nothing."""
+
+
 class Mirrors:
     """The copies of one worker. `seconds` is the longest time that one may take.
 
@@ -79,6 +85,7 @@ class Mirrors:
         clock: Callable[[], float],
         senders: Mapping[str, Send],
         compare: Compare,
+        keep: Keep,
         seconds: float,
     ) -> None:
         self._replicas = replicas
@@ -89,6 +96,8 @@ class Mirrors:
         self._clock = clock
         self._senders = senders
         self._compare = compare
+        self._keep = keep
+        self._kept_at = -math.inf
         self._seconds = seconds
         self._waiting: deque[MirroredCall] = deque()
         self._sending: set[asyncio.Task[None]] = set()
@@ -178,3 +187,12 @@ class Mirrors:
         self._meters.compared(place, "compared")
         for output, (agreeing, differing) in counts.items():
             self._meters.compared_rows((*place, output), agreeing, differing)
+        if any(differing for _, differing in counts.values()):
+            await self._keep_some(call)
+
+    async def _keep_some(self, call: MirroredCall) -> None:
+        now = self._clock()
+        assert call.choice.mirror is not None
+        if call.choice.mirror.keeps and now - self._kept_at >= KEPT_EVERY:
+            self._kept_at = now
+            await self._keep(call)

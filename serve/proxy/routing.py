@@ -184,7 +184,8 @@ def _mirror(model: ModelView, target: VersionTarget) -> MirrorTarget | None:
     candidate = model.targets.get(rule.version)
     if candidate is None or (candidate.calls_others and not rule.code):
         return None
-    return MirrorTarget(candidate, rule.percent / 100, model.compared or ComparedOutputs())
+    compared = model.compared or ComparedOutputs()
+    return MirrorTarget(candidate, rule.percent / 100, compared, rule.keep)
 
 
 def _header(call: Call, name: bytes) -> str:

@@ -1,16 +1,19 @@
-"""How far the responses to a call and to its copy agree, by output and row."""
+"""How far the responses to a call and to its copy agree, and the inputs of such a call."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from serve.core.calls import Headers
 from serve.core.errors import Invalid
+from serve.tensors.archive import write_archive
 from serve.tensors.codec import HEAD_LENGTH_HEADER, InferReply, read_grpc_reply, read_http_reply
 from serve.tensors.datatypes import Array
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_comparison import agreement, rows_of
 from serve.tensors.output_kinds import DeclaredOutput, fitting, kinds_of
 
+MOST_INPUTS = 8 << 20  # bytes of an archive; of texts, all elements are as long as the longest
 _HEAD_LENGTH = HEAD_LENGTH_HEADER.lower().encode()
 Counts = Mapping[str, tuple[int, int]]
 """By output: rows that agree, and rows that differ."""
@@ -70,3 +73,39 @@ def _count(
     except (Invalid, ValueError, TypeError):  # of another shape, or text and numbers
         return 0, max(rows, 1)
     return rows - differing, differing
+
+
+def inputs_archive(protocol: str, head: bytes, body: bytes) -> bytes:
+    """The inputs of a request as an NPZ file.
+
+    `head` are the header lines of an HTTP request; of gRPC, `body` is a `ModelInferRequest`.
+    `Invalid` or `MalformedReply` for what cannot be read.
+    """
+    if protocol == "grpc":
+        from google.protobuf.message import DecodeError
+        from tritonclient.grpc import service_pb2
+
+        asked, told = service_pb2.ModelInferRequest(), service_pb2.ModelInferResponse()
+        try:
+            asked.ParseFromString(body)
+        except DecodeError as error:
+            raise Invalid("the request cannot be read", why=str(error)) from error
+        for tensor in asked.inputs:
+            told.outputs.add(
+                name=tensor.name,
+                datatype=tensor.datatype,
+                shape=tensor.shape,
+                contents=tensor.contents,
+            )
+        told.raw_output_contents.extend(asked.raw_input_contents)
+        return write_archive(read_grpc_reply(told.SerializeToString()).outputs, most=MOST_INPUTS)
+    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line)
+    if b"content-encoding" in fields:
+        raise Invalid("the request cannot be read", why="it is compressed")
+    length = int(fields.get(_HEAD_LENGTH, len(body)))
+    try:
+        start = json.dumps({"outputs": json.loads(body[:length])["inputs"]}).encode()
+    except (ValueError, LookupError, TypeError) as error:
+        raise Invalid("the request cannot be read", why=str(error)) from error
+    reply = read_http_reply(start + body[length:], len(start))
+    return write_archive(reply.outputs, most=MOST_INPUTS)

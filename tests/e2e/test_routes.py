@@ -160,3 +160,26 @@ def test_copies_of_calls_go_to_a_candidate_and_callers_notice_nothing(gateway, t
     assert "mirror: 100 % of the calls are also sent to version 2" in shown.stderr
     assert harness.servegate(*words, "--mirror", "none").returncode == 0
     assert gateway.get(f"/api/routes/{model}")["mirror"] is None
+
+
+@pytest.mark.slow
+def test_a_call_that_a_candidate_answers_differently_becomes_a_run(gateway, tmp_path):
+    model, url = "disagreeing", ("--admin-url", gateway.admin)
+    code, all_of = repositories.PLAIN, "version_policy { all {} }"
+    repositories.python_model(tmp_path / "models", model, code, versions=(1, 2), more=all_of)
+    other = code.replace(".as_numpy()", ".as_numpy() + 1")
+    (tmp_path / "models" / model / "2" / "model.py").write_text(other)
+    repositories.serve(gateway, tmp_path / "models")
+    words = ("route", "set", model, "1=100", "--mirror", "2=100", "--mirror-keep", *url)
+    refused = harness.servegate(*words)
+    assert refused.returncode == 2 and "runs code" in refused.stderr
+    done = harness.servegate(*words, "--mirror-code")
+    assert done.returncode == 0, done.stderr
+    called = f"http://{gateway.http}/v2/models/{model}/infer"
+    assert harness.request(called, "POST", repositories.request())[0] == 200
+    path = f"/api/tries?model={model}"
+    harness.until(lambda: gateway.get(path), what="the call is kept")
+    [run] = gateway.get(path)
+    assert (run["author"], run["versions"], run["agrees"]) == ("mirror", ["1", "2"], False)
+    shown = harness.servegate("route", "mirror", model, *url)
+    assert "1 × 200" in shown.stderr and "100 %" in shown.stdout

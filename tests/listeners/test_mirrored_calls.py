@@ -30,6 +30,10 @@ async def same_bodies(call: MirroredCall, reply: Reply) -> Mapping[str, tuple[in
     return {"body": (1, 0) if call.response.body == reply.body else (0, 1)}
 
 
+async def kept_by_none(call: MirroredCall) -> None:
+    """Nothing is kept here."""
+
+
 @asynccontextmanager
 async def mirroring(plane: DataPlane) -> AsyncIterator[Mirrors]:
     """Real copies of the calls of this data plane, of each that may be mirrored."""
@@ -44,6 +48,7 @@ async def mirroring(plane: DataPlane) -> AsyncIterator[Mirrors]:
         clock=plane.clock,
         senders=senders(http, grpc, clock=plane.clock, limit=1 << 20),
         compare=same_bodies,
+        keep=kept_by_none,
         seconds=30.0,
     )
     with contextlib.ExitStack() as stack:

@@ -23,8 +23,8 @@ from serve.telemetry import Meters
 BOTH = (target(1, "a"), target(2, "a", "b"))
 
 
-def mirrored(percent: float = 50.0, **more: object) -> ModelView:
-    rules = RouteRules(mirror=Mirror(2, percent), **more)  # type: ignore[typeddict-item]
+def mirrored(percent: float = 50.0, *, keep: bool = False, **more: object) -> ModelView:
+    rules = RouteRules(mirror=Mirror(2, percent, keep=keep), **more)  # type: ignore[typeddict-item]
     return view(*BOTH, split="1=1", rules=rules, labels={"stable": 1})
 
 
@@ -39,6 +39,7 @@ class Copies:
         self.now = snapshot(mirrored())
         self.sent: list[tuple[MirroredCall, Replica, float]] = []
         self.ends: list[asyncio.Future[Reply]] = []
+        self.kept: list[MirroredCall] = []
         self.loads, self.meters, self.clock = Loads(), Meters(), Clock()
         self.health = Health(self.clock)
         self.mirrors = Mirrors(
@@ -50,6 +51,7 @@ class Copies:
             clock=self.clock,
             senders={"http": self.send},
             compare=self.compare,
+            keep=self.keep,
             seconds=30.0,
         )
         self.choice = choose(mirrored())
@@ -68,6 +70,9 @@ class Copies:
             raise Invalid("unreadable")
         same = reply.body == call.response.body
         return {"y": (3, 0) if same else (1, 2)}
+
+    async def keep(self, call: MirroredCall) -> None:
+        self.kept.append(call)
 
     def offer(self, count: int = 1, size: int = 10, response: Reply | None = None) -> None:
         for _ in range(count):
@@ -179,6 +184,25 @@ async def test_responses_are_compared_where_both_are_there_and_good() -> None:
     assert copies.compared(outcome="compared") == 2
     assert copies.compared(output="y", verdict="agrees") == 4
     assert copies.compared(output="y", verdict="differs") == 2
+
+
+async def test_some_calls_with_different_responses_are_kept_if_the_route_says_so() -> None:
+    for keep in (False, True):
+        copies = Copies()
+        copies.choice = choose(mirrored(keep=keep))
+        for body, seconds, expected in (
+            (b"same", 0.0, 0),
+            (b"other", 0.0, 1),
+            (b"other", mirrors.KEPT_EVERY / 2, 1),
+            (b"other", mirrors.KEPT_EVERY / 2, 2),
+        ):
+            copies.clock.now += seconds
+            before = copies.ended("200")
+            copies.offer(response=Reply(200, b"same"))
+            await until(lambda made=copies: bool(made.ends))
+            copies.ends.pop().set_result(Reply(200, body))
+            await until(lambda made=copies, seen=before: made.ended("200") == seen + 1)
+            assert len(copies.kept) == (expected if keep else 0), (keep, body, seconds)
 
 
 async def test_only_so_many_copies_are_sent_at_a_time_and_only_so_many_wait() -> None:

@@ -1,11 +1,15 @@
 """Responses to a call and to its copy, compared."""
 
+import json
+
 import numpy as np
 import pytest
 
 from serve.core.calls import Headers
-from serve.tensors.codec import HEAD_LENGTH_HEADER, MalformedReply, http_request
-from serve.tensors.mirrored import compare_responses
+from serve.core.errors import Invalid
+from serve.tensors.archive import read_archive
+from serve.tensors.codec import HEAD_LENGTH_HEADER, MalformedReply, grpc_request, http_request
+from serve.tensors.mirrored import compare_responses, inputs_archive
 
 SCORES = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], np.float32)
 CLASSES = {"y": {"kind": "classes", "values": "probabilities"}}
@@ -69,3 +73,40 @@ def test_a_response_that_cannot_be_read_is_an_error() -> None:
             compare_responses("http", response(y=SCORES), broken, {}, (), True)
     with pytest.raises(MalformedReply):
         compare_responses("grpc", (b"", ()), (b"\xff", ()), {}, (), True)
+
+
+# --- the inputs of a call that is kept ------------------------------------------------------------
+
+INPUTS = {"x": SCORES, "words": np.array([[b"a"], [b"bc"]], object)}
+
+
+def same_inputs(data: bytes) -> bool:
+    found = read_archive(data, most=1 << 20)
+    return found.keys() == INPUTS.keys() and all(
+        np.array_equal(found[name].astype(array.dtype), array) for name, array in INPUTS.items()
+    )
+
+
+def test_the_inputs_of_a_request_are_read_whatever_form_they_have() -> None:
+    binary = http_request(INPUTS)
+    head = f"Content-Type: x\r\n{HEAD_LENGTH_HEADER}: {binary.head_length}\r\n\r\n".encode()
+    assert same_inputs(inputs_archive("http", head, binary.body))
+    page = {
+        "inputs": [
+            {"name": "x", "shape": [3, 2], "datatype": "FP32", "data": SCORES.ravel().tolist()},
+            {"name": "words", "shape": [2, 1], "datatype": "BYTES", "data": ["a", "bc"]},
+        ]
+    }
+    assert same_inputs(inputs_archive("http", b"\r\n", json.dumps(page).encode()))
+    assert same_inputs(inputs_archive("grpc", b"", grpc_request("m", INPUTS)))
+
+
+def test_a_request_that_cannot_be_read_is_an_error() -> None:
+    for protocol, head, body in (
+        ("http", b"", b"{"),
+        ("http", b"", b"[]"),
+        ("http", b"Content-Encoding: gzip\r\n\r\n", b"{}"),
+        ("grpc", b"", b"\xff"),
+    ):
+        with pytest.raises((Invalid, MalformedReply)):
+            inputs_archive(protocol, head, body)

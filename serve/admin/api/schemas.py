@@ -30,13 +30,15 @@ class MatchBody(BaseModel):
 
 class MirrorBody(BaseModel):
     """Sends copies of so many percent of the calls to a version. Version 0 means none. `code`
-    allows it for a version that runs code or calls other models.
+    allows it for a version that runs code or calls other models. `keep` keeps the inputs of some
+    calls to which the versions respond differently, as runs.
     """
 
     model_config = ConfigDict(extra="forbid")
     version: int = Field(default=0, ge=0)
     percent: float = Field(default=100.0, gt=0, le=100)
     code: bool = False
+    keep: bool = False
 
 
 class RouteBody(BaseModel):

@@ -11,6 +11,7 @@ from serve.control.models import By, Models
 from serve.control.tries.golden_cases import AddedCases, Listed
 from serve.control.tries.messages import archive, unpack
 from serve.control.tries.records import Try, TrySide
+from serve.control.tries.requests import Offered, TryRequest
 from serve.control.tries.snippets import GatewayPorts, Sent, Snippet, snippets
 from serve.control.tries.tries import Tries
 from serve.control.tries.versions import TriedVersions
@@ -22,6 +23,8 @@ from serve.tensors.datatypes import BF16
 from serve.tensors.expected_outputs import Tolerance
 from serve.tensors.metadata import Metadata
 
+MOST_DISAGREEMENTS = 50
+MIRROR = "mirror"  # the author of runs that no person made
 Judge = Callable[[Replica, PublishedVersion, Contract], Awaitable[str]]
 
 
@@ -105,9 +108,23 @@ class TryDesk:
         self._added = added
         self._witnesses = witnesses
         self._gateway = gateway
+        self._disagreements: dict[tuple[str, int, int], int] = {}
 
     def __repr__(self) -> str:
         return f"<TryDesk {self.tries!r}>"
+
+    async def keep_disagreement(self, model: str, a: int, b: int, inputs: bytes) -> None:
+        """Call both versions with the inputs of a mirrored call (an NPZ file), and keep the run.
+
+        Of each pair of versions only the first `MOST_DISAGREEMENTS` since the start, so that they
+        do not displace the runs of people.
+        """
+        key = (model, a, b)
+        if self._disagreements.get(key, 0) >= MOST_DISAGREEMENTS:
+            return
+        self._disagreements[key] = self._disagreements.get(key, 0) + 1
+        given = {"": Offered("npz", inputs, "mirrored call")}
+        await self.tries.make(TryRequest(model, str(a), given, b=str(b)), MIRROR)
 
     async def takes(self, model: str, selector: str) -> Takes:
         """What a version, a label or whatever is routed to takes and gives now."""

@@ -15,6 +15,7 @@ from admin.api.admin_scene import (
     assert_error,
     beside_app,
     client_of,
+    control_of,
     internal_api,
     play,
     send,
@@ -23,6 +24,8 @@ from builders import ControlPlane, replica, until, write_model
 from control.delivering_scene import MODEL, Shelf
 from fastapi import FastAPI
 
+from serve.admin.api import disagreements
+from serve.admin.api.application import create
 from serve.admin.api.membership import membership_router
 from serve.admin.api.waiting_models import waking_router
 from serve.control.deliveries.agents import AgentDelivery
@@ -32,6 +35,7 @@ from serve.core.errors import NotFound
 from serve.core.replicas import Replica
 from serve.core.snapshot import Snapshot
 from serve.core.versions import VersionFile
+from serve.tensors.mirrored import MOST_INPUTS
 
 KNOWN = {"authorization": f"Bearer {SECRET}"}
 MEMBER = "a=127.0.0.1:8000:8001:8002@default"
@@ -83,6 +87,35 @@ def test_the_models_that_are_waited_for_are_passed_on_and_what_names_none_is_ref
     answer = send(app, "POST", "/internal/waking", body={"models": ["m", "n", "m"]}, **KNOWN)
     assert (answer.status_code, answer.content) == (204, b"")
     assert woken == [["m", "n"]]
+
+
+# --- calls to which a mirror's candidate responds differently -------------------------------------
+
+
+def test_only_workers_may_give_calls_to_be_kept_and_none_that_is_too_large(tmp_path: Path) -> None:
+    kept: list[tuple[object, ...]] = []
+
+    class KeepingDesk:
+        async def keep_disagreement(self, *given: object) -> None:
+            kept.append(given)
+
+    control = control_of(ControlPlane(tmp_path), tries=KeepingDesk())
+    app = create(control, hosts=["localhost"], beside=[disagreements.router])
+
+    def give(body: bytes, headers: dict[str, str] = KNOWN, **query: str) -> int:
+        path, query = "/internal/disagreements", {"model": "m", "a": "1", "b": "2"} | query
+
+        async def work(client: Client) -> httpx2.Response:
+            return await client.post(path, content=body, headers=headers, params=query)
+
+        return play(app, work).status_code
+
+    assert give(b"inputs", {}) == 404
+    assert give(b"inputs", a="x") == 422
+    assert give(bytes(MOST_INPUTS + 1)) == 413
+    assert kept == []
+    assert give(b"inputs") == 204
+    assert kept == [("m", 1, 2, b"inputs")]
 
 
 # --- workers wait for the snapshot ---------------------------------------------------------------

@@ -11,10 +11,12 @@ from builders import ControlPlane, replica, write_model
 from PIL import Image
 from trying_desk import ROW, Desk, ask, metadata
 
+from serve.control.tries.desk import MOST_DISAGREEMENTS
 from serve.control.tries.messages import unpack
 from serve.control.tries.records import Try
 from serve.control.tries.requests import Offered
 from serve.core.errors import BadRequest, Invalid, NotFound, Unavailable, UnknownModel
+from serve.tensors.archive import write_archive
 
 STEPS = {"kind": "image", "color": "grey", "layout": "HWC", "dtype": "FP32"}
 
@@ -166,3 +168,18 @@ def test_forms_and_selectors_that_there_are_not_are_refused() -> None:
         ask(inputs={"x": Offered("pickle")})
     with pytest.raises(Invalid):
         ask("1/../2")
+
+
+async def test_a_call_to_which_a_candidate_responds_differently_becomes_a_run(desk: Desk) -> None:
+    inputs = write_archive({"x": np.array([[1, 2]], np.float32)}, most=1000)
+    for _ in range(MOST_DISAGREEMENTS + 3):
+        await desk.desk.keep_disagreement("m", 1, 2, inputs)
+    runs = await desk.desk.shelf.all(model="m", limit=100)
+    assert len(runs) == MOST_DISAGREEMENTS, "they must not displace the runs of people"
+    assert {(line.author, *line.asked, line.agrees) for line in runs} == {
+        ("mirror", "1", "2", False)
+    }
+    await desk.desk.keep_disagreement("m", 2, 1, inputs)
+    assert len(await desk.desk.shelf.all(model="m", limit=100)) == MOST_DISAGREEMENTS + 1
+    with pytest.raises(UnknownModel):
+        await desk.desk.keep_disagreement("nobody", 1, 2, inputs)
