@@ -15,7 +15,7 @@ from serve.control.reconciliation.busy_replicas import Steering
 from serve.control.reconciliation.reconciler import Looks, ReplicaKeeper
 from serve.control.versions import PublishedVersion
 from serve.core.errors import Unavailable
-from serve.core.flavours import UNKNOWN
+from serve.core.flavours import UNKNOWN, Machine
 from serve.core.replicas import Replica
 from serve.triton import config as triton_config
 from serve.triton.control import IndexEntry, NotExplicit
@@ -119,6 +119,32 @@ class FakeProof:
         return self.wrong.get(version.number, "")
 
 
+def keeper_of(
+    plane: ControlPlane,
+    name: str,
+    triton: FakeTriton,
+    delivery: FakeDelivery,
+    proof: FakeProof,
+    tick: float,
+    machine: Machine = UNKNOWN,
+) -> ReplicaKeeper:
+    """The keeper of one replica of a control plane."""
+    return ReplicaKeeper(
+        name,
+        triton,  # type: ignore[arg-type]
+        fleet=plane.fleet,
+        inventory=plane.inventory,
+        publisher=plane.publisher,
+        steering=plane.steering,
+        delivery=delivery,
+        proof=proof,
+        decisions=lambda: plane.decisions,
+        clock=plane.clock,
+        looks=Looks(lambda: 1, tick=tick),
+        machine=machine,
+    )
+
+
 class Scene:
     """One replica, its keeper and a repository; `round` is one look and one reconciliation."""
 
@@ -128,23 +154,14 @@ class Scene:
         self.triton = FakeTriton()
         self.delivery, self.proof = FakeDelivery(), FakeProof()
         self.machine = UNKNOWN
-        self._inventory = self._discovering() if discovering else self.plane.inventory
+        if discovering:
+            fleet, plane = self.plane.fleet, self.plane
+            plane.inventory = Inventory(None, fleet, decisions=lambda: plane.decisions)
         self.keeper = self._keeper()
 
     def _keeper(self) -> ReplicaKeeper:
-        return ReplicaKeeper(
-            "a",
-            self.triton,  # type: ignore[arg-type]
-            fleet=self.plane.fleet,
-            inventory=self._inventory,
-            publisher=self.plane.publisher,
-            steering=self.plane.steering,
-            delivery=self.delivery,
-            proof=self.proof,
-            decisions=lambda: self.plane.decisions,
-            clock=self.plane.clock,
-            looks=Looks(lambda: 1, tick=60.0),
-            machine=self.machine,
+        return keeper_of(
+            self.plane, "a", self.triton, self.delivery, self.proof, 60.0, self.machine
         )
 
     def use(self, proof: FakeProof) -> None:
@@ -170,12 +187,6 @@ class Scene:
         """A keeper that starts anew, and is steered so."""
         self.plane.steering = steering
         self.keeper = self._keeper()
-
-    def _discovering(self) -> Inventory:
-        self.plane.inventory = Inventory(
-            None, self.plane.fleet, decisions=lambda: self.plane.decisions
-        )
-        return self.plane.inventory
 
     def publish(self, *versions: PublishedVersion, delivered: bool = True, **other: Any) -> None:
         """These versions are published, `other` is decided, and their files are there."""

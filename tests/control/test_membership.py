@@ -10,10 +10,10 @@ from builders import ControlPlane, replica, until, write_model
 
 from serve.control.membership import Membership
 from serve.control.reconciliation.keepers import Keepers
-from serve.control.reconciliation.reconciler import Looks, ReplicaKeeper
+from serve.control.reconciliation.reconciler import ReplicaKeeper
 from serve.core.replicas import Replica
 
-from .keeping import FakeDelivery, FakeProof, FakeTriton
+from .keeping import FakeDelivery, FakeProof, FakeTriton, keeper_of
 
 PATIENCE = 20.0  # seconds; a bound
 
@@ -48,19 +48,7 @@ class Scene:
 
     def _keep(self, one: Replica) -> ReplicaKeeper:
         triton = self.tritons[one.name] = FakeTriton()
-        return ReplicaKeeper(
-            one.name,
-            triton,  # type: ignore[arg-type]
-            fleet=self.plane.fleet,
-            inventory=self.plane.inventory,
-            publisher=self.plane.publisher,
-            steering=self.plane.steering,
-            delivery=FakeDelivery(),
-            proof=FakeProof(),
-            decisions=lambda: self.plane.decisions,
-            clock=self.plane.clock,
-            looks=Looks(lambda: 1, tick=0.01),
-        )
+        return keeper_of(self.plane, one.name, triton, FakeDelivery(), FakeProof(), 0.01)
 
     async def _busy(self) -> Mapping[str, float] | None:
         self.looks.append(self.called)

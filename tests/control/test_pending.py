@@ -88,17 +88,13 @@ async def test_what_is_decided_later_is_not_undone_by_a_version_that_waited(scen
     assert waits(scene, 2) == (("other",), False)
 
 
-async def test_a_route_that_is_refused_leaves_what_waits_alone(scene: Scene) -> None:
+async def test_what_waits_is_given_up_for_a_route_that_is_not_refused(scene: Scene) -> None:
     await two_of_which_one_is_ready(scene, PublicationRequest(live=True))
     with pytest.raises(PreconditionFailed):
         await scene.plane.models.set_route("m", ALL_OF_1, By("bob", if_match='"12345"'))
     with pytest.raises(VersionNotReady):
         await scene.plane.models.set_route("m", Split.of({2: 1}), BOB)
     assert scene.version("m", 2).live
-
-
-async def test_what_waits_is_given_up_even_if_the_record_changes_meanwhile(scene: Scene) -> None:
-    await two_of_which_one_is_ready(scene, PublicationRequest(live=True))
     amend = scene.publications.amend("m", 2, tags={"a": "b"}, labels=None, by=ADA)
     await asyncio.gather(scene.plane.models.set_route("m", ALL_OF_1, BOB), amend)
     assert (scene.version("m", 2).live, dict(scene.version("m", 2).tags)) == (False, {"a": "b"})

@@ -117,18 +117,9 @@ async def test_the_pause_doubles_up_to_its_longest_and_stays_there_for_weeks(sce
     assert pauses[-1] == LAST_RETRY
 
 
-def test_a_load_that_failed_is_tried_at_once_when_the_folder_changes(scene: Scene) -> None:
-    scene.triton.broken["m"] = BAD
-
-    def repair() -> None:
-        scene.triton.broken.clear()
-        (scene.repository / "m" / "1" / "model.onnx").write_bytes(b"a better model")
-
-    assert scene.play(repair) == TWICE
-    assert scene.fleet.failures == {}
-
-
-def test_whether_a_model_has_failed_is_published_and_so_is_its_repair(scene: Scene) -> None:
+def test_a_load_that_failed_is_published_and_tried_at_once_when_the_folder_changes(
+    scene: Scene,
+) -> None:
     seen = list[bool]()
 
     def damage() -> None:
@@ -137,11 +128,12 @@ def test_whether_a_model_has_failed_is_published_and_so_is_its_repair(scene: Sce
 
     def repair() -> None:
         seen.append(scene.plane.publisher.snapshot.models["m"].failed)
-        configure(scene, "max_batch_size: 4\n")
+        (scene.repository / "m" / "1" / "model.onnx").write_bytes(b"a better model")
         scene.triton.broken.clear()
 
-    scene.play(damage, repair)
+    assert scene.play(damage, repair) == ["load m"] * 3
     assert (seen, scene.plane.publisher.snapshot.models["m"].failed) == ([True], False)
+    assert scene.fleet.failures == {}
 
 
 def test_a_model_that_fails_does_not_keep_the_others_from_loading(scene: Scene) -> None:
@@ -179,9 +171,12 @@ def test_a_replica_that_answers_but_cannot_list_its_models_keeps_them(scene: Sce
     assert scene.fleet.observations["a"].held == {"m": (1, 2)}
 
 
-def test_a_configuration_edited_after_a_restart_of_control_is_loaded(scene: Scene) -> None:
+def test_what_was_held_when_control_started_is_loaded_only_once_its_configuration_is_edited(
+    scene: Scene,
+) -> None:
     scene.triton.held["m"] = {1, 2}  # loaded by an earlier control plane
-    assert scene.play(nothing, lambda: configure(scene, "max_batch_size: 8\n")) == ["load m"]
+    assert (scene.play(nothing), set(scene.targets())) == ([], {1, 2})
+    assert scene.play(lambda: configure(scene, "max_batch_size: 8\n")) == ["load m"]
 
 
 def test_a_replica_that_is_lost_is_asked_for_nothing_until_it_is_back(scene: Scene) -> None:

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from builders import replica, until
+from builders import replica
 
 from serve.control.fleet import LOADING
 from serve.control.reconciliation.busy_replicas import Steering
@@ -25,28 +25,22 @@ def scene(tmp_path: Path) -> Scene:
     return scene_with(tmp_path, version("m", 1))
 
 
-def test_what_cannot_be_tried_now_is_not_called_until_it_was_and_keeps_nothing_else(
+def test_what_cannot_be_tried_is_not_called_until_it_was_and_keeps_nothing_else(
     tmp_path: Path,
 ) -> None:
-    scene = scene_with(tmp_path, version("a", 1), version("b", 1))
+    scene = scene_with(tmp_path, version("a", 1), version("b", 1), version("c", 1))
     scene.proof.fails["a"] = Unavailable("the storage does not answer")
-    assert scene.play() == ["load a", "load b"]
-    assert (scene.targets("a"), set(scene.targets("b"))) == ({}, {1})
+    scene.proof.fails["b"] = Invalid("the bytes are not what they were")  # of its contract
+    assert scene.play() == ["load a", "load b", "load c"]
+    assert (scene.targets("a"), scene.targets("b"), set(scene.targets("c"))) == ({}, {}, {1})
     assert "cannot be checked" in scene.plane.models.version("a", 1).reason
+    status = scene.plane.models.version("b", 1)
+    assert status.state == VersionState.FAILED
+    assert "its contract cannot be run" in status.reason
     scene.proof.fails.clear()
     scene.play()
     assert set(scene.targets("a")) == {1}
-    assert len(scene.triton.asked) == 2
-
-
-def test_a_contract_that_cannot_be_read_is_a_failure_of_its_version(tmp_path: Path) -> None:
-    scene = scene_with(tmp_path, version("a", 1), version("b", 1))
-    scene.proof.fails["a"] = Invalid("the bytes are not what they were")
-    assert scene.play() == ["load a", "load b"]
-    assert set(scene.targets("b")) == {1}
-    status = scene.plane.models.version("a", 1)
-    assert status.state == VersionState.FAILED
-    assert "its contract cannot be run" in status.reason
+    assert len(scene.triton.asked) == 3
 
 
 def test_what_goes_on_answering_wrongly_is_loaded_anew_ever_more_rarely(scene: Scene) -> None:
@@ -104,17 +98,25 @@ def test_what_has_to_go_goes_although_the_replica_may_not_load(tmp_path: Path) -
     assert scene.fleet.waiting == {}
 
 
-async def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> None:
-    scene = scene_with(tmp_path, version("m", 1), others=("b",))
+async def hanging(scene: Scene) -> asyncio.Task[None]:
+    """Replica a loads, and hangs."""
+    begun = asyncio.Event()
 
     async def hang(model: str, config: str | None) -> None:
-        scene.triton.is_up = False
+        begun.set()
         await asyncio.Event().wait()
 
     scene.triton.load = hang  # type: ignore[method-assign]
     await scene.keeper.observe()
     keeping = asyncio.create_task(scene.keeper.reconcile())
-    await until(lambda: not scene.triton.is_up)
+    await begun.wait()
+    return keeping
+
+
+async def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> None:
+    scene = scene_with(tmp_path, version("m", 1), others=("b",))
+    keeping = await hanging(scene)
+    scene.triton.is_up = False
     await scene.keeper.observe()
     scene.plane.clock.now += HUNG - 1
     await scene.keeper.observe()
@@ -127,24 +129,14 @@ async def test_a_load_on_a_replica_that_hangs_keeps_nobody_waiting(tmp_path: Pat
 
 async def test_nobody_waits_for_a_load_of_what_was_removed_meanwhile(tmp_path: Path) -> None:
     scene = scene_with(tmp_path, version("m", 1), others=("b",))
-    begun = asyncio.Event()
-
-    async def hang(model: str, config: str | None) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    scene.triton.load = hang  # type: ignore[method-assign]
-    await scene.keeper.observe()
-    keeping = asyncio.create_task(scene.keeper.reconcile())
-    await begun.wait()
+    keeping = await hanging(scene)
     await scene.keeper.observe()
     assert scene.fleet.steered == {"a"}
     scene.publish(RETIRED)
     await scene.plane.inventory.scan()
     await scene.keeper.observe()
     await keeping
-    assert scene.fleet.steered == set()
-    assert scene.fleet.failures == {}
+    assert (scene.fleet.steered, scene.fleet.failures) == (set(), {})
 
 
 def test_what_triton_says_that_it_is_loading_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -201,11 +193,18 @@ def test_a_replica_that_joins_gets_no_calls_while_files_are_on_their_way(late: S
     assert [one for _, one in late.targets().values()] == [("a", "b")] * 2
 
 
-def test_a_replica_joins_without_what_cannot_come(late: Scene) -> None:
+def test_a_replica_joins_without_what_cannot_come_and_the_model_says_what_that_is(
+    late: Scene,
+) -> None:
     late.delivery.there = {("m", 1)}
-    late.delivery.problems = {("m", 2): "'servegate sync' has not reported for replica a yet"}
+    late.delivery.problems = {("m", 2): "the disk is full"}
+    late.tell_problems()
     late.play()
     assert late.targets() == {1: ("m", ("a", "b")), 2: ("m", ("b",))}
+    late.fleet.saw("b", {"m": (1,)})
+    asyncio.run(late.plane.publisher.refresh())
+    assert late.plane.models.version("m", 2).reason == "the disk is full"
+    assert "version 2: the disk is full" in late.plane.models.get("m").problems
 
 
 def test_a_replica_that_was_restarted_faster_than_it_is_looked_at_joins_anew(late: Scene) -> None:
@@ -277,13 +276,3 @@ def test_a_model_that_is_to_be_loaded_anew_is_not_settled_while_its_files_are_on
     scene.delivery.there = {("m", 1)}
     scene.play(lambda: scene.keeper.load_again("m"))
     assert (scene.keeper.is_settled("m"), scene.keeper.problem("m")) == (True, "")
-
-
-def test_a_model_says_what_keeps_its_files_from_coming(late: Scene) -> None:
-    late.delivery.there = {("m", 1)}
-    late.delivery.problems = {("m", 2): "the disk is full"}
-    late.tell_problems()
-    late.fleet.saw("b", {"m": (1,)})
-    late.play()
-    assert late.plane.models.version("m", 2).reason == "the disk is full"
-    assert "version 2: the disk is full" in late.plane.models.get("m").problems

@@ -2,8 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -117,28 +115,20 @@ def test_a_model_that_cannot_be_read_is_shown_with_its_problem_and_harms_no_othe
     assert (models["good"].problem, models["good"].wanted) == ("", (1, 2))
 
 
-@contextmanager
-def open_to_nobody() -> Iterator[Path]:
-    """A repository that a user without rights may look at, and that user's rights inside."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+def test_a_folder_that_may_not_be_read_harms_no_other() -> None:
+    with tempfile.TemporaryDirectory() as name:  # in which a user without rights may look
+        folder, user = Path(name), os.geteuid()
         folder.chmod(0o755)
         locked = write_model(folder, "locked")
         write_model(folder, "good")
         locked.chmod(0)
-        user = os.geteuid()
         if user == 0:
             os.seteuid(65534)
         try:
-            yield folder
+            models = scanned(folder).models
         finally:
             os.seteuid(user)
             locked.chmod(0o700)
-
-
-def test_a_folder_that_may_not_be_read_harms_no_other() -> None:
-    with open_to_nobody() as repository:
-        models = scanned(repository).models
     assert models["good"].wanted == (1, 2)
 
 

@@ -57,16 +57,21 @@ async def manifests(scene: Scene) -> list[tuple[str, int]]:
 # --- retiring, restoring, removing ---------------------------------------------------------------
 
 
-async def test_a_version_is_retired_and_restored_as_it_was(scene: Scene) -> None:
-    await publish(scene, b"one")
-    before = scene.version()
-    retired = await scene.retention.retire("m", 1, By("bob", "it is old"))
+async def test_a_version_is_retired_and_restored_as_it_was_and_takes_no_calls_by_itself(
+    scene: Scene,
+) -> None:
+    await publish(scene, b"one", b"two")
+    before = scene.version("m", 2)
+    scene.serving["m"] = 1
+    retired = await scene.retention.retire("m", 2, By("bob", "it is old"))
     assert (retired.state, retired.reason) == (VersionState.RETIRED, "it is old")
-    assert await scene.retention.retire("m", 1, ADA) == retired  # again is no mistake
-    restored = await scene.retention.restore("m", 1, ADA)
+    assert await scene.retention.retire("m", 2, ADA) == retired  # again is no mistake
+    restored = await scene.retention.restore("m", 2, ADA)
     assert (restored.state, restored.reason) == (VersionState.PUBLISHED, "")
     assert (restored.physical, restored.config) == (before.physical, before.config)
-    assert await scene.retention.restore("m", 1, ADA) == restored
+    assert await scene.retention.restore("m", 2, ADA) == restored
+    route = scene.plane.decisions.route("m")
+    assert route is not None and dict(route.split.shares) == {1: 100}
 
 
 async def test_nothing_that_is_referred_to_is_retired(scene: Scene) -> None:
@@ -83,15 +88,6 @@ async def test_nothing_that_is_referred_to_is_retired(scene: Scene) -> None:
             await scene.retention.retire("m", number, ADA)
         assert refused.value.why == why
         assert scene.version("m", number).is_published
-
-
-async def test_a_restored_version_takes_no_calls_by_itself(scene: Scene) -> None:
-    await publish(scene, b"one", b"two")
-    await retire(scene, 2)
-    scene.serving["m"] = 1
-    await scene.retention.restore("m", 2, ADA)
-    route = scene.plane.decisions.route("m")
-    assert route is not None and dict(route.split.shares) == {1: 100}
 
 
 async def test_a_removed_version_leaves_its_number_and_nothing_else(scene: Scene) -> None:
