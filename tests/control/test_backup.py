@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from database import PostgresServer
 
 from serve.control.storage import backup
 from serve.control.storage.backup import FORMAT, RESTORE, Backup
-from serve.control.storage.database import Database, open_database
+from serve.control.storage.database import open_database
 from serve.control.storage.store import Store, StoredEntry, StoreEdit
 from serve.core.errors import Conflict, Invalid, NotFound, Unavailable
 
@@ -33,52 +34,35 @@ def store_at(where: Where) -> Store:
 
 async def filled(where: Where, *, generation: int = 41, changes: int = 1) -> dict[str, Any]:
     """A store with these changes, so many times; what it holds."""
-    store = store_at(where)
-    for _ in range(changes):
-        await store.apply_all(CHANGES)
-    await store.next_generation(generation)
-    store.close()
+    with closing(store_at(where)) as store:
+        for _ in range(changes):
+            await store.apply_all(CHANGES)
+        await store.next_generation(generation)
     return await holds(where)
 
 
 async def holds(where: Where) -> dict[str, Any]:
     """Everything that a store tells."""
-    store = Store(where, clock=lambda: 1.5)
-    try:
+    with closing(Store(where, clock=lambda: 1.5)) as store:
         history = await store.history(limit=10_000)
         rows = [row for row in history if row["kind"] != RESTORE]
         return {"things": await store.read(), "history": rows}
-    finally:
-        store.close()
 
 
 async def identity(where: Where) -> str:
-    store = store_at(where)
-    try:
+    with closing(store_at(where)) as store:
         return await store.identity()
-    finally:
-        store.close()
-
-
-def opened(where: Where, work: Callable[[Database], Backup]) -> Backup:
-    database = open_database(where)
-    try:
-        return work(database)
-    finally:
-        database.close()
 
 
 def back_up(where: Where, path: Path) -> Backup:
-    return opened(where, lambda database: backup.back_up(database, path, clock=lambda: 2.5))
+    with closing(open_database(where)) as database:
+        return backup.back_up(database, path, clock=lambda: 2.5)
 
 
 def restore(where: Where, path: Path, *, replace: bool = False) -> Backup:
-    return opened(
-        where,
-        lambda database: backup.restore(
-            database, path, replace=replace, author="ada", clock=lambda: 3.5
-        ),
-    )
+    given: dict[str, Any] = {"replace": replace, "author": "ada", "clock": lambda: 3.5}
+    with closing(open_database(where)) as database:
+        return backup.restore(database, path, **given)
 
 
 async def test_a_backup_holds_everything_and_a_copy_from_it_is_another_gateway(
@@ -168,10 +152,7 @@ SPOILT: list[tuple[Callable[[bytes], bytes], str]] = [
     (lambda data: data.replace(b"ada", b"eve"), "is incomplete or damaged"),
     (lambda data: data + b"{}\n", "is incomplete or damaged"),
     (lambda data: signed(data.replace(b'"0002"', b'"9999"')), "by a newer Servegate"),
-    (
-        lambda data: signed(data.replace(b'"revisions": 4', b'"revisions": 5')),
-        "is incomplete or damaged",
-    ),
+    (lambda data: signed(data.replace(b'"revisions": 4', b'"revisions": 5')), "is incomplete"),
 ]
 
 

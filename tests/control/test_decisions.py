@@ -19,14 +19,6 @@ from serve.core.routes import Route, Split
 from serve.tensors.signature import ModelTensor
 
 
-def test_what_nobody_has_set_is_unset() -> None:
-    nothing = Decisions()
-    assert nothing.entry("route", "m") is UNSET
-    assert UNSET.etag == '"0"'
-    assert (nothing.route("m"), nothing.labels("m")) == (None, {})
-    assert (nothing.objective("m"), nothing.pool("m")) == ("", "default")
-
-
 def test_what_was_set_is_read_of_each_model_by_itself() -> None:
     entries = {
         ("route", "m"): StoredEntry({"split": {"10": 1, "2": 9}}, 7),
@@ -43,6 +35,11 @@ def test_what_was_set_is_read_of_each_model_by_itself() -> None:
     assert (decisions.objective("m"), decisions.pool("m")) == ("p99<50ms", "default")
     assert (decisions.objective("x"), decisions.pool("x")) == ("", "a100")
     assert decisions.entry("route", "m").etag == '"7"'
+    nothing = Decisions()
+    assert nothing.entry("route", "m") is UNSET
+    assert UNSET.etag == '"0"'
+    assert (nothing.route("m"), nothing.labels("m")) == (None, {})
+    assert (nothing.objective("m"), nothing.pool("m")) == ("", "default")
 
 
 # --- how a version is configured, and what differs between two ------------------------------------

@@ -25,10 +25,12 @@ def test_a_pool_is_told_with_its_numbers_and_its_models() -> None:
     }
 
 
-def test_a_hint_is_told_in_words_with_all_its_reasons() -> None:
+def test_a_hint_is_told_in_words_with_all_its_reasons_and_a_command_where_there_is_one() -> None:
     reasons = (Reason(Code.UNKNOWN, "too little was executed"), Reason(Code.LEAST, "at least 3"))
-    (one,) = advised([told(reasons=reasons, confidence="low")], (), NOON).hints
-    assert one == {
+    scaling, batching = advised(
+        [told(reasons=reasons, confidence="low")], [tune("m", 3)], NOON
+    ).hints
+    assert scaling == {
         "kind": "scaling",
         "about": "default",
         "what": "3 replicas, 1 more than now",
@@ -39,16 +41,9 @@ def test_a_hint_is_told_in_words_with_all_its_reasons() -> None:
         ],
         "fix": "",
     }
-
-
-def test_hints_on_batching_come_with_their_command() -> None:
-    (one,) = advised([], [tune("m", 3)], NOON).hints
-    assert (one["kind"], one["about"], one["fix"]) == (
-        "batching",
-        "m@3",
-        "servegate batching tune m@3",
-    )
-    assert one["reasons"] == [{"code": "rate-above", "text": "10 calls/s come"}]
+    assert (batching["kind"], batching["about"]) == ("batching", "m@3")
+    assert batching["fix"] == "servegate batching tune m@3"
+    assert batching["reasons"] == [{"code": "rate-above", "text": "10 calls/s come"}]
 
 
 def test_of_very_many_pools_the_largest_are_told() -> None:

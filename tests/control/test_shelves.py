@@ -24,8 +24,7 @@ async def test_a_thing_is_there_when_its_line_is(tmp_path: Path) -> None:
     await shelf.put("a", "part", b"1")
     assert await shelf.names() == []
     await shelf.show("a", {"called": "a"})
-    assert await shelf.names() == ["a"]
-    assert await shelf.line("a") == {"called": "a"}
+    assert (await shelf.names(), await shelf.line("a")) == (["a"], {"called": "a"})
     assert await shelf.read("a", "part") == b"1"
 
 

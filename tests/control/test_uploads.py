@@ -133,7 +133,7 @@ async def test_a_client_that_stalls_does_not_hold_up_another(scene: Scene) -> No
     assert await scene.stored() == {digest(DATA): DATA}
 
 
-async def test_a_commit_says_what_is_missing(scene: Scene) -> None:
+async def test_a_commit_says_what_is_missing_or_unknown(scene: Scene) -> None:
     upload = await scene.begin()
     await scene.send(upload, OTHER)
     await scene.send(upload, end=240)
@@ -141,6 +141,11 @@ async def test_a_commit_says_what_is_missing(scene: Scene) -> None:
         await scene.uploads.require_whole(upload.id)
     assert "1 of 3 blobs" in caught.value.what
     assert "10000 bytes" in caught.value.why and "1/copy.onnx" in caught.value.why
+    for identity in ("nope", "../../etc/passwd", ""):
+        with pytest.raises(UnknownUpload):
+            await scene.uploads.missing(identity)
+    with pytest.raises(NotFound):
+        await scene.uploads.append(upload.id, digest(b"x"), 0, pieces(b"x"))
 
 
 async def test_an_upload_and_its_bytes_survive_a_restart(scene: Scene) -> None:
@@ -198,15 +203,6 @@ async def test_a_sweep_drops_what_is_old_and_what_belongs_to_nothing(scene: Scen
     assert {one.id for one in scene.uploads.all()} == {kept.id, new.id}
     assert await scene.uploads.offset(new.id, digest(OTHER)) == 10
     assert len(names_in(scene.folder)) == 3
-
-
-async def test_unknown_uploads_and_blobs_are_told_as_such(scene: Scene) -> None:
-    upload = await scene.begin(file())
-    for identity in ("nope", "../../etc/passwd", ""):
-        with pytest.raises(UnknownUpload):
-            await scene.uploads.missing(identity)
-    with pytest.raises(NotFound):
-        await scene.uploads.append(upload.id, digest(OTHER), 0, pieces(OTHER))
 
 
 async def test_a_server_that_stops_in_the_middle_of_pieces_loses_none(scene: Scene) -> None:
