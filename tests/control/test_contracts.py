@@ -143,19 +143,14 @@ async def test_right_answers_pass_and_are_asked_for_under_the_physical_name(tmp_
     assert len(scene.model.asked) == 1  # a version without a contract is not asked
 
 
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
+async def test_an_answer_that_is_no_right_one_is_told(tmp_path: Path) -> None:
+    for answer, says in (
         (WRONG, SAYS_WRONG),
         ({}, "golden case 0 ('first'): output 'y' is missing"),
         (REFUSED, "golden case 0 ('first'): no such model"),
         (LATE, "golden case 0 ('first'): late"),
-    ],
-)
-async def test_an_answer_that_is_no_right_one_is_told(
-    tmp_path: Path, answer: Any, says: str
-) -> None:
-    assert await Scene(tmp_path, answer).verify() == says
+    ):
+        assert await Scene(tmp_path, answer).verify() == says
     with pytest.raises(Unavailable):  # a replica that is not reached says nothing about it
         await Scene(tmp_path, GONE).verify()
 
@@ -306,20 +301,18 @@ async def rounds(
 TOLD = ("a", 1, SAYS_WRONG)
 
 
-@pytest.mark.parametrize(
-    ("answers", "news"),
-    [
+async def test_two_wrong_answers_in_a_row_are_reported_once_and_a_right_one_after_it(
+    tmp_path: Path,
+) -> None:
+    rows: list[tuple[list[Any], list[tuple[str, int, str]]]] = [
         ([WRONG, WRONG, WRONG, RIGHT, RIGHT], [TOLD, ("a", 1, "")]),  # two in a row, and once
         ([WRONG, RIGHT], []),
         ([GONE, GONE], []),  # one that is not reached changes nothing
         ([WRONG, GONE, RIGHT], []),
         ([WRONG, WRONG, GONE, WRONG], [TOLD]),
-    ],
-)
-async def test_two_wrong_answers_in_a_row_are_reported_once_and_a_right_one_after_it(
-    tmp_path: Path, answers: list[Any], news: list[tuple[str, int, str]]
-) -> None:
-    assert await rounds(tmp_path, *answers) == news
+    ]
+    for answers, news in rows:
+        assert await rounds(tmp_path, *answers) == news, answers
 
 
 async def test_a_second_look_follows_soon_and_a_report_that_is_not_taken_is_repeated(

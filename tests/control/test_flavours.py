@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from builders import write_model
 
-from serve.control.publication.checks import group_of
-from serve.control.publication.numbers import name_in_triton
 from serve.control.versions import PublishedVersion
 from serve.core.errors import TritonFailed
 from serve.core.flavours import UNKNOWN, Machine, VersionFlavours
 from serve.core.versions import VersionState
-from serve.triton.config import of_json, parse
+from serve.triton.config import of_json
 
 from .keeping import FakeProof, FakeTriton, Scene, nothing
 from .versions_scene import CONFIG, split, version
@@ -211,14 +209,3 @@ def test_a_plain_folder_may_have_flavours_too(tmp_path: Path) -> None:
     one.play(nothing)
     assert "flavours.json cannot be read" in one.plane.models.get("plain").problems[0]
     assert one.triton.held == {"plain": {1}}
-
-
-def test_versions_with_different_flavours_never_share_a_name_in_triton() -> None:
-    config = parse(CONFIG)
-    one, other = several(), several(base=False)
-    groups = {group_of(config, (), each.flavours) for each in (one, other, version())}
-    assert len(groups) == 3
-    assert group_of(config, ()) == group_of(config, (), "")
-    before = version("m", 1, group=group_of(config, (), one.flavours))
-    name = name_in_triton("m", group_of(config, (), other.flavours), [before], lambda _: False)
-    assert name.startswith("m--")

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from builders import Clock, ControlPlane, replica, write_model
 
-from serve.control.barred_versions import Barring
 from serve.control.fleet import LOADING, Fleet
 from serve.control.fleet_meters import FleetMeters, missing_versions
 from serve.control.observations import FlavourChoice, LoadFailure
@@ -156,41 +155,6 @@ def test_of_a_fleet_that_was_discovered_one_has_to_answer_unless_there_is_none()
     assert not empty.is_known
     empty.complete()
     assert empty.is_known
-
-
-# --- what is barred -------------------------------------------------------------------------------
-
-
-def barring() -> Barring:
-    made = Barring()
-    for name, model, why in (("a", "m", "wrong"), ("a", "n", "loading"), ("b", "m", "loading")):
-        made.put(name, (model, 1), why)
-    return made
-
-
-def test_it_is_found_from_both_sides_and_the_last_reason_counts() -> None:
-    made = barring()
-    assert dict(made.on("a")) == {("m", 1): "wrong", ("n", 1): "loading"}
-    assert (made.where(("m", 1)), made.where(("m", 2))) == ({"a", "b"}, set())
-    assert (made.has("a", ("m", 1)), made.has("b", ("n", 1))) == (True, False)
-    assert made.because_of("loading") == {("m", 1), ("n", 1)}
-    made.put("a", ("m", 1), "loading")
-    assert dict(made.on("a"))["m", 1] == "loading"
-    assert made.because_of("wrong") == frozenset()
-
-
-def test_what_is_taken_is_gone_and_the_others_stay() -> None:
-    made = barring()
-    for name in ("a", "a", "z"):
-        made.take(name, ("m", 1))
-    assert made.where(("m", 1)) == {"b"}
-    assert (made.has_any("a"), made.has_any("b"), made.has_any("z")) == (True, True, False)
-    for slot, _ in made.on("a"):  # it may be taken while it is walked through
-        made.take("a", slot)
-    made.drop("b")
-    made.drop("z")
-    assert not made.has_any("a") and not made.has_any("b")
-    assert repr(made) == "<Barring 0>"
 
 
 # --- what Prometheus is told of replicas ----------------------------------------------------------

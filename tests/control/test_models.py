@@ -190,25 +190,20 @@ async def test_each_version_is_shown_with_its_state_and_the_reason(one: ControlP
     assert [each.model.name for each in one.models.all()] == ["a-first", "m"]
 
 
-@pytest.mark.parametrize(
-    ("held", "failure", "state"),
-    [
+async def test_the_state_of_a_model_sums_up_its_versions(one: ControlPlane) -> None:
+    for held, failure, state in (
         ((1, 2, 3), "", "ready"),
         ((1,), "", "partial"),
         ((), "", "loading"),
         ((1,), "bad file", "partial"),
         ((), "bad file", "failed"),
-    ],
-)
-async def test_the_state_of_a_model_sums_up_its_versions(
-    one: ControlPlane, held: tuple[int, ...], failure: str, state: str
-) -> None:
-    one.fleet.saw("a", {"m": held})
-    if failure:
-        one.fleet.failures["a", "m"] = LoadFailure(failure, (), 1, 0.0)
-    await one.publisher.refresh()
-    assert status(one).state == state
-    assert list(status(one).problems) == ([failure] if failure else [])
+    ):
+        one.fleet.saw("a", {"m": held})
+        if failure:
+            one.fleet.failures["a", "m"] = LoadFailure(failure, (), 1, 0.0)
+        await one.publisher.refresh()
+        assert status(one).state == state, (held, failure)
+        assert list(status(one).problems) == ([failure] if failure else [])
 
 
 async def test_a_model_that_cannot_be_read_is_shown_with_its_problem(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 from builders import Clock, replica, target
 
 from serve.control.decisions import Decisions
@@ -102,22 +101,19 @@ def test_sequences_ensembles_and_what_may_be_code_are_marked() -> None:
 # --- pools that may have no replica ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("one", "may_sleep", "decided", "asleep", "split"),
-    [
+def test_a_model_is_asleep_where_its_pool_has_no_replica_and_may_have_none() -> None:
+    route = {"route__m": {"split": {"1": 100}}}
+    rows: list[tuple[Model, tuple[str, ...], dict[str, Any], bool, str]] = [
         (model(1, 2), ("default",), {}, True, "2=100"),
-        (model(1, 2), ("default",), {"route__m": {"split": {"1": 100}}}, True, "1=100"),
+        (model(1, 2), ("default",), route, True, "1=100"),
         (model(1), (), {}, False, "None"),  # its pool should have a replica
         (model(1), ("a100",), {}, False, "None"),
         (model(), ("default",), {}, False, "None"),  # it waits for nothing
-    ],
-)
-def test_a_model_is_asleep_where_its_pool_has_no_replica_and_may_have_none(
-    one: Model, may_sleep: tuple[str, ...], decided: dict[str, Any], asleep: bool, split: str
-) -> None:
-    made = compiled(one, Fleet((), clock=Clock()), *may_sleep, **decided)
-    assert (made.asleep, made.targets, split_of(made)) == (asleep, {}, split)
-    assert made.routed is bool(decided)
+    ]
+    for one, may_sleep, decided, asleep, split in rows:
+        made = compiled(one, Fleet((), clock=Clock()), *may_sleep, **decided)
+        assert (made.asleep, made.targets, split_of(made)) == (asleep, {}, split)
+        assert made.routed is bool(decided)
 
 
 def test_a_model_is_asleep_until_its_first_replica_has_all_that_it_can_have() -> None:
