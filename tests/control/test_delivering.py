@@ -17,9 +17,10 @@ from serve.control.deliveries.bucket import BucketDelivery
 from serve.control.deliveries.courier import Courier
 from serve.control.deliveries.delivery import Delivery, Slot
 from serve.control.deliveries.folder import DeliveryPiece, FolderDelivery
+from serve.control.deliveries.side_by_side import side_by_side
 from serve.control.fleet import LOADING
 from serve.control.versions import PublishedVersion
-from serve.core.errors import Invalid
+from serve.core.errors import Invalid, Unavailable
 
 KEEP, WEIGHTS = ".keep", "digits/1/model.onnx"
 LABELS = {"labels.txt": b"zero\n"}
@@ -295,3 +296,53 @@ async def test_a_bucket_that_does_not_answer_is_a_problem_of_every_version(
     away = BucketDelivery(in_bucket.storage, "s3://nowhere/x", **refused, skip_signature="true")
     await away.deliver([one], ())
     assert "does not answer" in away.problem("a", one) and not away.has("a", one)
+
+
+# --- few at a time, one error for all, and cancellation that is not lost --------------------------
+
+
+async def test_no_more_than_a_few_run_at_a_time_and_all_are_done() -> None:
+    running: list[int] = []
+    done, most = [], []
+
+    async def work(number: int) -> None:
+        running.append(number)
+        most.append(len(running))
+        await asyncio.sleep(0)
+        running.remove(number)
+        done.append(number)
+
+    await side_by_side(work, range(7), at_a_time=3)
+    assert sorted(done) == list(range(7)) and max(most) == 3
+
+
+async def test_the_first_error_is_raised_as_it_is_and_ends_the_others() -> None:
+    ended = []
+
+    async def work(number: int) -> None:
+        if number == 1:
+            raise Unavailable("gone")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    with pytest.raises(Unavailable, match="gone"):
+        await side_by_side(work, range(3), at_a_time=3)
+    assert sorted(ended) == [0, 2]
+
+
+async def test_who_is_cancelled_while_a_piece_fails_is_cancelled() -> None:
+    failing = asyncio.Event()
+
+    async def work(number: int) -> None:
+        await failing.wait()
+        raise Unavailable("gone")
+
+    task = asyncio.create_task(side_by_side(work, [1], at_a_time=1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    failing.set()
+    task.cancel()
+    await asyncio.wait((task,))
+    assert task.cancelled()

@@ -38,12 +38,7 @@ def members(
     **told: list[Endpoint],
 ) -> DiscoveredMembers:
     return merged(
-        static,
-        told,
-        before=before,
-        ended=ended,
-        answers=lambda name: name in answering,
-        now=now,
+        static, told, before=before, ended=ended, answers=lambda name: name in answering, now=now
     )
 
 

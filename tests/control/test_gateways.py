@@ -15,14 +15,7 @@ from ports import free_ports
 
 from serve.app.membership import calls_in_flight
 from serve.control import gateway
-from serve.control.gateways import (
-    RESOLVED,
-    THERE,
-    Gateways,
-    addresses,
-    at_address,
-    of_one_family,
-)
+from serve.control.gateways import RESOLVED, THERE, Gateways, addresses, at_address, of_one_family
 from serve.control.live import gateway_metrics
 from serve.control.scaling.arrivals import ModelArrivals
 from serve.core.errors import DeadlineExceeded, Unavailable

@@ -27,11 +27,7 @@ class Commands:
         self.asked: list[tuple[Any, ...]] = []
 
     async def set_route(
-        self,
-        name: str,
-        split: Split,
-        by: By,
-        **rules: Unpack[RouteRules],
+        self, name: str, split: Split, by: By, **rules: Unpack[RouteRules]
     ) -> Written:
         body = Route(split, **rules).to_json()
         change = StoreEdit("route", name, body, by.author, by.reason, by.if_match)
@@ -68,10 +64,7 @@ class Scene:
         self.commands = Commands(self.store)
         self.decisions = Decisions()
         restoring = RestoreCommands(
-            self.commands,
-            self.commands,
-            decisions=lambda: self.decisions,
-            generation=lambda: 9,
+            self.commands, self.commands, decisions=lambda: self.decisions, generation=lambda: 9
         )
         self.history = History(self.store, restoring.by_kind)
 

@@ -29,11 +29,7 @@ class Scene:
         self.store = Store(folder / "control.sqlite", clock=self.clock)
         self.store.migrate()
         self.publisher = Publisher(
-            self.compile,
-            self.store,
-            clock=self.clock,
-            knows=lambda: self.knows,
-            sleep=self.ticks,
+            self.compile, self.store, clock=self.clock, knows=lambda: self.knows, sleep=self.ticks
         )
 
     def compile(self) -> Snapshot:
