@@ -1,7 +1,6 @@
 """Delivery: what is wanted comes, what is neither wanted nor held goes; in folders and buckets."""
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Collection
 from pathlib import Path
 
@@ -45,22 +44,10 @@ class Scene:
         manifest = await self.storage.manifest("digits", 1)
         return next(file.sha256 for file in manifest.files if file.path == path)
 
-    @abstractmethod
-    def restart(self) -> None:
-        """Another process delivers to the same place."""
-
-    @abstractmethod
-    async def times(self) -> dict[str, float]:
-        """Every file, and when it came."""
-
-    @abstractmethod
-    async def data(self, path: str) -> bytes: ...
-
-    @abstractmethod
-    async def remove(self, path: str) -> None: ...
-
 
 class FolderScene(Scene):
+    """A folder; `times` tells when each file came, `restart` is another process."""
+
     def __init__(self, folder: Path) -> None:
         self.storage = ArtifactStorage.of(str(folder / "storage"))
         self.repository = folder / "repository"
@@ -81,7 +68,7 @@ class FolderScene(Scene):
 
 
 class BucketScene(Scene):
-    """A bucket of its own."""
+    """The same of a bucket of its own."""
 
     def __init__(self, s3: ObjectStore) -> None:
         self._url, self._config = s3.bucket(), s3.config
@@ -104,6 +91,9 @@ class BucketScene(Scene):
         await self.bucket.remove(f"repository/{path}")
 
 
+Place = FolderScene | BucketScene
+
+
 @pytest.fixture
 def in_folder(tmp_path: Path) -> FolderScene:
     return FolderScene(tmp_path)
@@ -115,13 +105,13 @@ def in_bucket(s3: ObjectStore) -> BucketScene:
 
 
 @pytest.fixture(params=["in_folder", "in_bucket"])
-def scene(request: pytest.FixtureRequest) -> Scene:
-    made: Scene = request.getfixturevalue(request.param)
+def scene(request: pytest.FixtureRequest) -> Place:
+    made: Place = request.getfixturevalue(request.param)
     return made
 
 
 async def test_what_is_wanted_is_there_on_every_replica_with_what_a_triton_reads(
-    scene: Scene,
+    scene: Place,
 ) -> None:
     one = await scene.publish(beside=LABELS | {"model_card.json": b"{}"})
     two = await scene.publish("digits", 2)
@@ -138,7 +128,7 @@ async def test_what_is_wanted_is_there_on_every_replica_with_what_a_triton_reads
     }
 
 
-async def test_a_second_version_and_a_restart_write_nothing_anew(scene: Scene) -> None:
+async def test_a_second_version_and_a_restart_write_nothing_anew(scene: Place) -> None:
     one = await scene.publish(beside=LABELS)
     await scene.deliver(one)
     before = await scene.times()
@@ -151,7 +141,7 @@ async def test_a_second_version_and_a_restart_write_nothing_anew(scene: Scene) -
 
 
 async def test_what_is_neither_wanted_nor_held_goes_and_the_group_with_the_last(
-    scene: Scene,
+    scene: Place,
 ) -> None:
     one, two, three = [await scene.publish("digits", number) for number in (1, 2, 3)]
     await scene.deliver(one, two, three, await scene.publish("other"))
@@ -164,7 +154,7 @@ async def test_what_is_neither_wanted_nor_held_goes_and_the_group_with_the_last(
 
 
 @pytest.mark.parametrize("lost", [WEIGHTS, "digits/config.pbtxt"])
-async def test_a_restart_finds_what_is_missing_and_makes_it_good(scene: Scene, lost: str) -> None:
+async def test_a_restart_finds_what_is_missing_and_makes_it_good(scene: Place, lost: str) -> None:
     one = await scene.publish()
     await scene.deliver(one)
     await scene.remove(lost)
@@ -173,7 +163,7 @@ async def test_a_restart_finds_what_is_missing_and_makes_it_good(scene: Scene, l
     assert scene.delivery.has("a", one) and lost in await scene.times()
 
 
-async def test_a_version_whose_manifest_cannot_be_read_is_left_where_it_is(scene: Scene) -> None:
+async def test_a_version_whose_manifest_cannot_be_read_is_left_where_it_is(scene: Place) -> None:
     one = await scene.publish()
     await scene.deliver(one)
     await scene.storage.remove_manifest("digits", 1)
@@ -183,7 +173,7 @@ async def test_a_version_whose_manifest_cannot_be_read_is_left_where_it_is(scene
     assert not scene.delivery.has("a", one) and scene.delivery.problem("a", one) != ""
 
 
-async def test_a_failure_is_told_keeps_nothing_else_back_and_is_tried_again(scene: Scene) -> None:
+async def test_a_failure_is_told_keeps_nothing_else_back_and_is_tried_again(scene: Place) -> None:
     one = await scene.publish()
     other = await scene.publish("other", files={"model.onnx": b"2"})
     await scene.storage.remove_blob(await scene.digest("1/model.onnx"))
@@ -195,7 +185,7 @@ async def test_a_failure_is_told_keeps_nothing_else_back_and_is_tried_again(scen
     assert scene.delivery.has("a", one) and scene.delivery.problem("a", one) == ""
 
 
-async def test_calls_at_the_same_time_do_not_disturb_each_other(scene: Scene) -> None:
+async def test_calls_at_the_same_time_do_not_disturb_each_other(scene: Place) -> None:
     versions = [await scene.publish(f"m{number}") for number in range(3)]
     await asyncio.gather(*(scene.deliver(*versions) for _ in range(4)))
     assert all(scene.delivery.has("a", version) for version in versions)

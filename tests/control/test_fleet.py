@@ -18,9 +18,9 @@ def fleet(*names: str) -> Fleet:
     return Fleet(tuple(replica(name) for name in names), clock=Clock(5.0))
 
 
-def held(one: Fleet, version: int, pool: str = "default") -> str:
+def held(one: Fleet, version: int) -> str:
     """The holders of a version of model m, whose names are letters."""
-    return "".join(one.holders("m", version, pool))
+    return "".join(one.holders("m", version, "default"))
 
 
 def test_what_is_about_to_go_has_gone_or_has_not() -> None:

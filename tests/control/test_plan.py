@@ -1,7 +1,5 @@
 """The plan: every row of the reconciler's table, and the order of the steps."""
 
-from types import MappingProxyType
-
 import pytest
 
 from serve.control.reconciliation.plan import Load, Step, Unload, held_of, plan
@@ -86,13 +84,8 @@ def test_an_ensemble_follows_the_models_it_is_made_of() -> None:
 
 
 def test_only_ready_versions_are_held() -> None:
-    index = [
-        IndexEntry("m", 2, "READY", ""),
-        IndexEntry("m", 1, "READY", ""),
-        IndexEntry("m", 3, "LOADING", ""),
-        IndexEntry("x", 1, "UNAVAILABLE", "unloaded"),
-    ]
-    assert held_of(index) == MappingProxyType({"m": (1, 2)})
+    states = (("m", 2, "READY"), ("m", 1, "READY"), ("m", 3, "LOADING"), ("x", 1, "UNAVAILABLE"))
+    assert held_of([IndexEntry(*one, "") for one in states]) == {"m": (1, 2)}
 
 
 def test_the_same_failure_would_happen_again_until_something_changes() -> None:
