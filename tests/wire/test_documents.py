@@ -5,7 +5,6 @@ from refusals import refusal
 
 from serve.core.errors import TooMuchJson
 from serve.wire import documents
-from serve.wire.management import wish_of_http
 
 
 def test_a_document_within_the_bounds_is_read() -> None:
@@ -24,8 +23,3 @@ def test_a_document_that_others_would_wait_for_is_not_read() -> None:
         b'"' + b"a" * documents.MOST_BYTES + b'"',
     ):
         refusal(TooMuchJson, documents.read, text)
-
-
-def test_a_management_call_is_bounded_too() -> None:
-    with pytest.raises(TooMuchJson):
-        wish_of_http("POST", b"/v2/logging", b"[" + b"[]," * 300_000 + b"[]]")

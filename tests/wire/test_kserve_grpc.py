@@ -36,14 +36,8 @@ def test_what_is_not_served_is_said_to_be_so_for_the_rest_of_tritons_service() -
 
 
 def test_methods_of_other_services_are_not_here() -> None:
-    for method in (
-        "",
-        "/",
-        "ModelInfer",
-        "/x.Y/Z",
-        "/inference.Other/ModelInfer",
-        f"/{SERVICE.full_name}/X",
-    ):
+    other = ("", "/", "ModelInfer", "/x.Y/Z", "/inference.Other/ModelInfer")
+    for method in (*other, f"/{SERVICE.full_name}/X"):
         refusal(NotHere, parse, method)
 
 
@@ -56,19 +50,9 @@ def test_the_error_of_one_request_is_what_triton_writes() -> None:
 
 def test_a_version_is_read_as_triton_reads_it_or_is_a_label() -> None:
     for version, selected in (
-        ("", ""),
-        ("2", "2"),
-        ("02", "02"),
-        (" 2", "2"),
-        ("\t\n\v\f\r +2", "2"),
-        ("2abc", "2"),
-        ("2.9", "2"),
-        ("2 3", "2"),
-        ("2\0", "2"),
-        ("-0", "0"),
-        ("stable", "stable"),
-        ("_2", "_2"),
-        ("٣", "٣"),
+        *(("", ""), ("2", "2"), ("02", "02"), (" 2", "2"), ("\t\n\v\f\r +2", "2"), ("2abc", "2")),
+        *(("2.9", "2"), ("2 3", "2"), ("2\0", "2"), ("-0", "0")),
+        *(("stable", "stable"), ("_2", "_2"), ("٣", "٣")),
     ):
         assert selector_of(version) == selected, version
 
@@ -78,15 +62,10 @@ BELOW = "invalid model version specified '{}' , "
 
 
 def test_what_starts_like_a_number_and_is_none_is_refused_in_tritons_words() -> None:
-    for version, said in (
-        ("-1", BELOW),
-        ("-9223372036854775808", BELOW),
-        ("-9223372036854775809", UNREAD),
-        ("-" + "9" * 5000, UNREAD),
-        ("-", UNREAD),
-        (" ", UNREAD),
-        (" abc", UNREAD),
-        ("+-1", UNREAD),
+    for said, versions in (
+        (BELOW, ("-1", "-9223372036854775808")),
+        (UNREAD, ("-9223372036854775809", "-" + "9" * 5000, "-", " ", " abc", "+-1")),
     ):
-        error = refusal(BadVersion, selector_of, version)
-        assert str(error) == said.format(version) + "version should be an integral value > 0"
+        for version in versions:
+            error = refusal(BadVersion, selector_of, version)
+            assert str(error) == said.format(version) + "version should be an integral value > 0"

@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-import pytest
 from refusals import refusal
 from tritonclient.grpc import service_pb2
 
-from serve.core.errors import BadRequest, MethodNotAllowed, WrongJson
+from serve.core.errors import BadRequest, MethodNotAllowed, TooMuchJson, WrongJson
 from serve.wire.kserve_grpc import SERVICE
 from serve.wire.management import ManagementOrder, read_path, settings_json, wish_of_http
 from serve.wire.management_grpc import MEMORY, WISHES, of_grpc, settings_message
@@ -54,26 +53,23 @@ def grpc_load(**parameters: Any) -> bytes:
     return bytes(request.SerializeToString())
 
 
-def http_load(**parameters: Any) -> bytes:
-    return json.dumps({"parameters": parameters}).encode()
-
-
 def over(protocol: str, act: str, **parameters: Any) -> ManagementOrder:
     if protocol == "grpc":
         return of_grpc(f"{SERVICE}RepositoryModel{act.title()}", grpc_load(**parameters))
-    return wish_of_http("POST", LOAD if act == "load" else UNLOAD, http_load(**parameters))
+    body = json.dumps({"parameters": parameters}).encode()
+    return wish_of_http("POST", LOAD if act == "load" else UNLOAD, body)
 
 
-both = pytest.mark.parametrize("protocol", ["http", "grpc"])
-
-
-@both
-def test_load_and_unload_are_read(protocol: str) -> None:
-    assert over(protocol, "load") == ManagementOrder("load", "m")
-    assert over(protocol, "load", config="{}") == ManagementOrder("load", "m", config="{}")
-    assert over(protocol, "unload", unload_dependents=True) == ManagementOrder(
-        "unload", "m", dependents=True
-    )
+def test_load_and_unload_are_read() -> None:
+    config, dependents = {"config": "{}"}, {"unload_dependents": True}
+    for protocol in ("http", "grpc"):
+        for act, parameters, order in (
+            ("load", {}, ManagementOrder("load", "m")),
+            ("load", config, ManagementOrder("load", "m", config="{}")),
+            ("unload", dependents, ManagementOrder("unload", "m", dependents=True)),
+            ("unload", config, ManagementOrder("unload", "m")),  # says nothing there
+        ):
+            assert over(protocol, act, **parameters) == order, (protocol, act, parameters)
 
 
 def test_what_can_never_be_done_is_refused() -> None:
@@ -92,19 +88,12 @@ def test_what_can_never_be_done_is_refused() -> None:
         refusal(WrongJson, over, "http", "load", **parameters)
 
 
-def test_a_body_that_cannot_be_read_is_refused() -> None:
-    for body in (b"{", b" ", b'{"parameters": 7}', b"[" * 100_000):
-        refusal(WrongJson, wish_of_http, "POST", LOAD, body)
-
-
-def test_a_body_may_say_nothing() -> None:
+def test_a_body_may_say_nothing_and_one_that_cannot_be_read_is_refused() -> None:
     for body in (b"", b"{}", b"[]", b'{"parameters": {}}'):
         assert wish_of_http("POST", LOAD, body) == ManagementOrder("load", "m"), body
-
-
-@both
-def test_other_parameters_of_an_unload_say_nothing(protocol: str) -> None:
-    assert over(protocol, "unload", config="{}") == ManagementOrder("unload", "m")
+    for body in (b"{", b" ", b'{"parameters": 7}', b"[" * 100_000):
+        refusal(WrongJson, wish_of_http, "POST", LOAD, body)
+    refusal(TooMuchJson, wish_of_http, "POST", b"/v2/logging", b"[" + b"[]," * 300_000 + b"[]]")
 
 
 def test_trace_settings_are_read_and_answered() -> None:
@@ -127,11 +116,6 @@ def test_trace_settings_are_read_and_answered() -> None:
     assert settings_json("trace", mixed) == (
         b'{"trace_level":["TIMESTAMPS","TENSORS"],"trace_rate":"9","more":"x"}'
     )
-
-
-def test_a_question_for_settings_carries_none() -> None:
-    assert wish_of_http("GET", b"/v2/trace/setting", b"") == ManagementOrder("trace")
-    assert of_grpc(SERVICE + "LogSettings", b"") == ManagementOrder("logging")
 
 
 def test_log_settings_are_read_and_answered() -> None:
@@ -171,9 +155,9 @@ def test_settings_that_triton_does_not_know_and_log_settings_of_null_say_nothing
     assert wish_of_http("POST", b"/v2/trace/setting", b'{"x": 1}') == ManagementOrder("trace")
     request = service_pb2.LogSettingsRequest()
     request.settings["x"].bool_param = True
-    assert of_grpc(SERVICE + "LogSettings", request.SerializeToString()) == ManagementOrder(
-        "logging"
-    )
+    for message in (request.SerializeToString(), b""):
+        assert of_grpc(SERVICE + "LogSettings", message) == ManagementOrder("logging")
+    assert wish_of_http("GET", b"/v2/trace/setting", b"") == ManagementOrder("trace")
 
 
 def test_a_file_is_left_to_be_refused_once_the_model_is_known() -> None:

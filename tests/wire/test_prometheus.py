@@ -11,15 +11,14 @@ def read(text, *names, **having):
 
 
 def test_only_the_series_that_are_asked_for_are_read() -> None:
-    text = "# TYPE a counter\na 1\na_b 2\nb 3\n"
-    assert read(text, "a") == [MetricSample("a", {}, 1.0)]
-
-
-def test_names_stay_as_they_are_written() -> None:
-    assert read("# TYPE a counter\na 1\na_total 2\n", "a", "a_total") == [
-        MetricSample("a", {}, 1.0),
-        MetricSample("a_total", {}, 2.0),
-    ]
+    a, total = MetricSample("a", {}, 1.0), MetricSample("a_total", {}, 2.0)
+    for text, names, found in (
+        ("# TYPE a counter\na 1\na_b 2\nb 3\n", ["a"], [a]),
+        ("# TYPE a counter\na 1\na_total 2\n", ["a", "a_total"], [a, total]),
+        ("b 1\nthis is nothing\n", ["a"], []),
+        ("", ["a"], []),
+    ):
+        assert read(text, *names) == found, text
 
 
 def test_labels_are_read_whatever_they_hold() -> None:
@@ -45,52 +44,29 @@ def test_series_are_chosen_by_a_label() -> None:
 
 
 def test_lines_may_be_written_in_many_ways() -> None:
-    for line, value in (
-        ("a 1", 1.0),
-        ("a\t1.5e3", 1500.0),
-        ("a +Inf", float("inf")),
-        ("a 1 1700000000000", 1.0),
-        ("a{} 1", 1.0),
-        ('a{ x = "y" , } 1', 1.0),
-        ('a{x="y",} 1\r', 1.0),
+    for series, rest, value in (
+        ("a", " 1", 1.0),
+        ("a", "\t1.5e3", 1500.0),
+        ("a", " +Inf", float("inf")),
+        ("a", " 1 1700000000000", 1.0),
+        ('a{x="y"}', " 1 1700000000000", 1.0),
+        ('a{x="y z"}', " +Inf", float("inf")),
+        ("a{}", " 1", 1.0),
     ):
-        (found,) = read(line + "\n", "a")
-        assert found.value == value, line
+        (found,) = read(series + rest + "\n", "a")
+        assert found.value == value, series + rest
+        assert split(series + rest) == (series, value), series + rest
+    for line in ('a{ x = "y" , } 1', 'a{x="y",} 1\r'):
+        assert read(line + "\n", "a") == [MetricSample("a", {"x": "y"}, 1.0)], line
+    for line in ("a", "404 page not found", "<html>a b</html>", "a b c 1", ""):
+        refusal(ValueError, split, line)
 
 
 def test_a_wanted_line_that_cannot_be_read_is_an_error() -> None:
     for line in ("a", "a x", 'a{x="y} 1', "a{x=y} 1", 'a{x="y"z="w"} 1', "a{"):
         refusal(ValueError, read, f"# HELP a text\n{line}\n", "a")
-
-
-def test_an_unwanted_line_that_cannot_be_read_is_passed_over() -> None:
-    assert read("b 1\nthis is nothing\n", "a") == []
-
-
-def test_what_is_no_metrics_text_is_an_error() -> None:
     for text in ("<html>not found</html>", "404 page not found\n", "{}"):
         refusal(ValueError, read, text, "a")
-
-
-def test_an_empty_text_has_no_series() -> None:
-    assert read("", "a") == []
-
-
-def test_a_line_is_split_into_its_series_and_its_number() -> None:
-    for line, series, value in (
-        ("a 1", "a", 1.0),
-        ('a{x="y"} 1.5e3', 'a{x="y"}', 1500.0),
-        ('a{x="y z"} +Inf', 'a{x="y z"}', float("inf")),
-        ("a\t1", "a", 1.0),
-        ("a 1 1700000000000", "a", 1.0),
-        ('a{x="y"} 1 1700000000000', 'a{x="y"}', 1.0),
-    ):
-        assert split(line) == (series, value), (line, series)
-
-
-def test_what_is_no_line_is_not_split() -> None:
-    for line in ("a", "404 page not found", "<html>a b</html>", "a b c 1", ""):
-        refusal(ValueError, split, line)
 
 
 def test_a_series_gets_the_name_of_its_source_whatever_its_labels_hold() -> None:

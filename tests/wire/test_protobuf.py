@@ -29,16 +29,14 @@ NAMES = ["", "m", "digits", "größe", "x" * 127, "x" * 128, "x" * 20_000, "\0",
 
 
 def request(
-    model: str = "digits", version: str = "", sequence: int | str | None = None, tensors: int = 1
+    model: str = "digits", version: str = "", sequence: int | None = None, tensors: int = 1
 ) -> service_pb2.ModelInferRequest:
     """An infer request with some of everything around what routing reads."""
     message = service_pb2.ModelInferRequest(model_name=model, model_version=version, id="77")
     message.parameters["binary_data"].bool_param = True
     message.parameters["temperature"].double_param = 0.5
-    if isinstance(sequence, int):
+    if sequence is not None:
         message.parameters["sequence_id"].int64_param = sequence
-    elif sequence is not None:
-        message.parameters["sequence_id"].string_param = sequence
     for number in range(tensors):
         message.inputs.add(name=f"x{number}", datatype="FP32", shape=[1, 8, 8, 1])
         message.raw_input_contents.append(random.Random(number).randbytes(256))
@@ -53,42 +51,26 @@ def test_name_and_version_are_read_without_the_tensors() -> None:
 
 
 def test_the_correlation_id_is_found_among_the_parameters() -> None:
-    for sequence, key in (
-        (77, "n77"),
-        ("77", "s77"),
-        (2**63 - 1, f"n{2**63 - 1}"),
-        ("größe", "sgröße"),
-        (0, ""),
-        ("", ""),
-        (None, ""),
+    for kind, sequence, key in (
+        ("int64_param", 77, "n77"),
+        ("int64_param", 2**63 - 1, f"n{2**63 - 1}"),
+        ("uint64_param", 2**64 - 1, f"n{2**64 - 1}"),
+        ("string_param", "77", "s77"),
+        ("string_param", "größe", "sgröße"),
+        ("int64_param", 0, ""),
+        ("string_param", "", ""),
+        ("bool_param", True, ""),
+        ("double_param", 1.0, ""),
     ):
-        assert peek(request(sequence=sequence).SerializeToString(), infer=True).sequence == key
-
-
-def test_an_unsigned_correlation_id_is_the_same_number() -> None:
-    message = request()
-    message.parameters["sequence_id"].uint64_param = 2**64 - 1
-    assert peek(message.SerializeToString(), infer=True).sequence == f"n{2**64 - 1}"
-
-
-def test_a_correlation_id_of_another_type_is_none() -> None:
-    for kind in ("bool_param", "double_param"):
         message = request()
-        setattr(message.parameters["sequence_id"], kind, 1)
-        assert peek(message.SerializeToString(), infer=True).sequence == "", kind
+        setattr(message.parameters["sequence_id"], kind, sequence)
+        assert peek(message.SerializeToString(), infer=True).sequence == key, (kind, sequence)
 
 
 def test_the_other_requests_have_name_and_version_in_the_same_places() -> None:
-    for message in (
-        service_pb2.ModelReadyRequest(name="digits", version="2"),
-        service_pb2.ModelMetadataRequest(name="digits", version="2"),
-        service_pb2.ModelConfigRequest(name="digits", version="2"),
-        service_pb2.ModelStatisticsRequest(name="digits", version="2"),
-    ):
-        assert peek(message.SerializeToString(), infer=False) == Peek("digits", "2", ""), message
-
-
-def test_an_empty_message_names_nothing() -> None:
+    for kind in ("Ready", "Metadata", "Config", "Statistics"):
+        message = getattr(service_pb2, f"Model{kind}Request")(name="digits", version="2")
+        assert peek(message.SerializeToString(), infer=False) == Peek("digits", "2", ""), kind
     assert peek(b"", infer=True) == Peek("", "", "")
 
 
@@ -128,14 +110,10 @@ def test_a_message_that_is_none_is_a_bad_request() -> None:
         assert refusal(BadRequest, peek, message, infer=True), name
 
 
-def test_garbage_is_read_or_refused_but_never_breaks_the_reader() -> None:
-    rng, seen = random.Random(7), set[type]()
-    for _ in range(20_000):
-        try:
-            seen.add(type(peek(rng.randbytes(rng.randrange(24)), infer=True)))
-        except BadRequest as error:
-            seen.add(type(error))
-    assert seen == {Peek, Unparsable}
+@given(st.binary(max_size=24))
+def test_garbage_is_read_or_refused_but_never_breaks_the_reader(data: bytes) -> None:
+    with contextlib.suppress(Unparsable):
+        assert isinstance(peek(data, infer=True), Peek)
 
 
 def test_of_a_damaged_message_protobuf_reads_nothing_else() -> None:
@@ -170,20 +148,13 @@ def test_a_message_that_ends_too_early_is_never_read_as_something_else() -> None
     }
 
 
-def test_an_appended_field_wins_and_nothing_else_changes() -> None:
+def test_appended_fields_win_and_nothing_else_changes() -> None:
     for name in NAMES[1:]:
-        message = request("digits", "1", "abc", tensors=2)
-        changed = message.SerializeToString() + field(1, name.encode())
-        message.model_name = name
+        message = request("digits", "stable", 5, tensors=2)
+        changed = message.SerializeToString() + field(1, name.encode()) + field(2, b"3")
+        message.model_name, message.model_version = name, "3"
         assert service_pb2.ModelInferRequest.FromString(changed) == message, name
-
-
-def test_name_and_version_may_both_be_appended() -> None:
-    whole = request("digits", "stable").SerializeToString()
-    changed = whole + field(1, b"digits--01234567") + field(2, b"3")
-    parsed = service_pb2.ModelInferRequest.FromString(changed)
-    assert (parsed.model_name, parsed.model_version) == ("digits--01234567", "3")
-    assert peek(changed, infer=True) == Peek("digits--01234567", "3", "")
+        assert peek(changed, infer=True) == Peek(name, "3", "n5"), name
 
 
 def test_a_field_number_beyond_one_byte_is_written_too() -> None:
@@ -192,9 +163,8 @@ def test_a_field_number_beyond_one_byte_is_written_too() -> None:
 
 def test_a_boolean_answer_is_what_protobuf_writes() -> None:
     for value in (True, False):
-        assert (
-            boolean(1, value) == service_pb2.ServerReadyResponse(ready=value).SerializeToString()
-        ), value
+        theirs = service_pb2.ServerReadyResponse(ready=value).SerializeToString()
+        assert boolean(1, value) == theirs, value
 
 
 def test_names_are_read_from_the_start_of_a_message_as_soon_as_they_are_there() -> None:
@@ -214,16 +184,13 @@ def test_names_may_lie_anywhere_in_what_has_come() -> None:
     assert names(memoryview(b"12345" + whole), 5, 5 + len(whole)) == ("digits", "2")
 
 
-def test_names_that_do_not_stand_first_need_the_whole_message() -> None:
+def test_names_that_do_not_stand_first_need_the_whole_message_and_have_to_be_text() -> None:
     for message in (
         service_pb2.ModelInferRequest(model_version="2", id="7").SerializeToString(),
         service_pb2.ModelInferRequest(id="7").SerializeToString(),
         b"\x08\x01" + request().SerializeToString(),
     ):
         assert names(message, 0, len(message)) is None, message
-
-
-def test_a_name_that_cannot_be_is_a_bad_request() -> None:
     for message in (b"\x0a\x05abc", b"\x0a" + b"\xff" * 11 + b"\x01", b"\x0a\x01\xff\x1a"):
         refusal(BadRequest, names, message, 0, len(message))
 

@@ -74,22 +74,26 @@ def test_services_are_listed(reflection: Reflection) -> None:
     ]
 
 
-def test_a_symbol_leads_to_its_file(reflection: Reflection) -> None:
-    for symbol, file in (
-        ("inference.GRPCInferenceService", "grpc_service.proto"),
-        ("inference.GRPCInferenceService.ModelInfer", "grpc_service.proto"),
-        ("inference.ModelInferRequest", "grpc_service.proto"),
-        ("inference.ModelInferRequest.InferInputTensor", "grpc_service.proto"),
-        ("inference.ModelInferRequest.InferInputTensor.datatype", "grpc_service.proto"),
-        ("inference.DataType", "model_config.proto"),
-        ("inference.TYPE_FP32", "model_config.proto"),
-        ("grpc.health.v1.HealthCheckResponse.ServingStatus", "grpc/health/v1/health.proto"),
-        ("grpc.health.v1.HealthCheckResponse.SERVING", "grpc/health/v1/health.proto"),
+def test_a_symbol_leads_to_its_file_and_a_file_comes_with_what_it_needs(
+    reflection: Reflection,
+) -> None:
+    for file, symbols in (
+        (
+            "grpc_service.proto",
+            (
+                *("GRPCInferenceService", "GRPCInferenceService.ModelInfer", "ModelInferRequest"),
+                "ModelInferRequest.InferInputTensor",
+                "ModelInferRequest.InferInputTensor.datatype",
+            ),
+        ),
+        ("model_config.proto", ("DataType", "TYPE_FP32")),
     ):
-        assert files(ask(reflection, symbol=symbol))[0].name == file, symbol
-
-
-def test_a_file_comes_with_what_it_needs(reflection: Reflection) -> None:
+        for symbol in symbols:
+            found = files(ask(reflection, symbol=f"inference.{symbol}"))
+            assert found[0].name == file, symbol
+    for symbol in ("HealthCheckResponse.ServingStatus", "HealthCheckResponse.SERVING"):
+        found = files(ask(reflection, symbol=f"grpc.health.v1.{symbol}"))
+        assert found[0].name == "grpc/health/v1/health.proto", symbol
     names = [one.name for one in files(ask(reflection, file="grpc_service.proto"))]
     assert names == ["grpc_service.proto", "model_config.proto"]
 
@@ -113,25 +117,18 @@ def test_what_is_told_is_enough_to_build_a_request(reflection: Reflection) -> No
         assert made.SerializeToString() == message, (service, method, fields)
 
 
-def test_what_there_is_not_is_not_found(reflection: Reflection) -> None:
-    for asked in (
-        {"file": "nothing.proto"},
-        {"symbol": "inference.Nothing"},
-        {"extension": {"type": "inference.ModelInferRequest", "number": 5}},
-        {"extensions": "inference.Nothing"},
+def test_what_there_is_not_is_not_found_and_what_asks_nothing_is_refused(
+    reflection: Reflection,
+) -> None:
+    for code, asked in (
+        (5, {"file": "nothing.proto"}),
+        (5, {"symbol": "inference.Nothing"}),
+        (5, {"extension": {"type": "inference.ModelInferRequest", "number": 5}}),
+        (5, {"extensions": "inference.Nothing"}),
+        (3, {"host": "here"}),
     ):
-        assert ask(reflection, **asked)["error"]["code"] == 5, asked
-
-
-def test_a_message_has_no_extensions(reflection: Reflection) -> None:
+        assert ask(reflection, **asked)["error"]["code"] == code, asked
     name = "inference.ModelInferRequest"
-    assert ask(reflection, extensions=name) == {"extensions": {"type": name}}
-
-
-def test_a_question_that_asks_nothing_is_refused(reflection: Reflection) -> None:
-    assert ask(reflection, host="here")["error"]["code"] == 3
-
-
-def test_nonsense_is_refused(reflection: Reflection) -> None:
+    assert ask(reflection, extensions=name) == {"extensions": {"type": name}}, "it has none"
     with pytest.raises(Unparsable):
         reflection.answer(b"\xff\xff")

@@ -55,15 +55,11 @@ def test_the_index_of_one_replica_is_what_it_said() -> None:
     assert json.dumps(told, separators=(",", ":")).encode() == TRITONS
 
 
-def test_a_version_is_ready_when_it_is_ready_anywhere() -> None:
+def test_a_version_is_ready_when_it_is_anywhere_and_unloaded_only_when_it_is_everywhere() -> None:
     loading = {"name": "m", "version": "1", "state": "LOADING"}
     ready = {"name": "m", "version": "1", "state": "READY"}
     for answers in ([[loading], [ready]], [[ready], [loading]]):
         assert index(answers, NAMES, anything) == [ready]
-
-
-def test_a_model_that_was_never_loaded_is_told_only_where_nobody_has_loaded_it() -> None:
-    ready = {"name": "m", "version": "1", "state": "READY"}
     told = index([[{"name": "m"}, {"name": "n"}], [ready, {"name": "n"}]], NAMES, anything)
     assert told == [ready, {"name": "n"}]
 
@@ -93,20 +89,29 @@ def test_what_triton_knows_by_other_names_is_told_by_its_own() -> None:
     ]
 
 
-def test_what_the_caller_may_not_see_is_left_out_by_the_models_own_name() -> None:
+def test_what_the_caller_may_not_see_is_left_out_and_remembered_for_another() -> None:
     entries = [{"name": "m--0a1b2c3d", "version": "1", "state": "READY"}, {"name": "other"}]
     assert index([entries], RENAMED, lambda name: name == "other") == [{"name": "other"}]
     tally = ReplicaTally()
-    assert tally.merged({"a": [entry(3)]}, NAMES, lambda name: name == "other") == []
+    first = tally.merged({"a": [entry(3)]}, NAMES, lambda name: name == "other", is_complete=True)
+    assert first == []
+    assert count(tally.merged({"a": [entry(1)]}, NAMES, anything)) == 4
 
 
 # --- sums -----------------------------------------------------------------------------------------
 
 
-def test_counters_are_summed_and_the_latest_time_counts() -> None:
+def test_counters_are_summed_by_what_they_count_and_the_latest_time_counts() -> None:
+    def answered(**counts: int) -> Entry:
+        stats = {number[1:]: {"success": {"count": n, "ns": n}} for number, n in counts.items()}
+        return entry(0, response_stats=stats)
+
     both = add(entry(3, last_inference=70), entry(4, last_inference=50))
     assert both == entry(7, last_inference=70)
     assert list(both) == list(entry(0))
+    assert add(answered(r0=1, r1=2), answered(r1=3, r2=4)) == answered(r0=1, r1=5, r2=4)
+    old, new = {"name": "m", "old": 1}, {"name": "m", "new": 2}
+    assert add(old, new) == {"name": "m", "old": 1, "new": 2}, "what only one knows is kept"
 
 
 def test_batches_are_summed_by_their_size_and_memory_by_its_place() -> None:
@@ -116,22 +121,6 @@ def test_batches_are_summed_by_their_size_and_memory_by_its_place() -> None:
     assert both["batch_stats"] == [batch(1, 5), batch(4, 2), batch(8, 4)]
     assert both["memory_usage"] == [memory("GPU", 0, 9), memory("GPU", 1, 5)]
     assert add(left, left)["memory_usage"] == [memory("GPU", 0, 18)]
-
-
-def test_responses_are_summed_by_their_number() -> None:
-    def answered(**counts: int) -> Entry:
-        stats = {number: {"success": {"count": n, "ns": n}} for number, n in counts.items()}
-        return entry(0, response_stats={key[1:]: value for key, value in stats.items()})
-
-    assert add(answered(r0=1, r1=2), answered(r1=3, r2=4)) == answered(r0=1, r1=5, r2=4)
-
-
-def test_what_only_one_knows_is_kept() -> None:
-    assert add({"name": "m", "old": 1}, {"name": "m", "new": 2}) == {
-        "name": "m",
-        "old": 1,
-        "new": 2,
-    }
 
 
 def test_counters_have_fallen_when_any_of_them_has() -> None:
@@ -157,17 +146,13 @@ def count(told: list[Entry]) -> int:
     return int(one["inference_count"])
 
 
-def test_one_replica_is_told_as_it_tells() -> None:
+def test_the_replicas_of_a_version_are_one_and_a_single_one_is_told_as_it_tells() -> None:
     given = entry(3, batch_stats=[batch(1, 3)], memory_usage=[memory("CPU", 0, 7)])
     tally = ReplicaTally()
     for _ in range(3):
         assert tally.merged({"a": [given]}, NAMES, anything) == [given]
-
-
-def test_the_replicas_of_a_version_are_one() -> None:
-    told = ReplicaTally().merged(
-        {"a": [entry(3), entry(5, version="2")], "b": [entry(4)]}, NAMES, anything
-    )
+    replicas = {"a": [entry(3), entry(5, version="2")], "b": [entry(4)]}
+    told = ReplicaTally().merged(replicas, NAMES, anything)
     assert [(one["version"], one["inference_count"]) for one in told] == [("1", 7), ("2", 5)]
 
 
@@ -193,12 +178,6 @@ def test_a_version_that_nobody_tells_of_is_not_told_and_forgotten_when_all_were_
     assert count(tally.merged({"a": [entry(1)]}, NAMES, anything)) == 4
     tally.merged({"a": []}, NAMES, anything, is_complete=True)
     assert count(tally.merged({"a": [entry(2)]}, NAMES, anything)) == 2
-
-
-def test_what_one_caller_may_not_see_is_remembered_for_another() -> None:
-    tally = ReplicaTally()
-    tally.merged({"a": [entry(3)]}, NAMES, lambda _: False, is_complete=True)
-    assert count(tally.merged({"a": [entry(1)]}, NAMES, anything)) == 4
 
 
 def test_a_version_under_two_names_in_triton_is_one_with_the_models_own() -> None:

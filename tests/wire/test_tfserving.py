@@ -1,6 +1,5 @@
 """TensorFlow Serving's paths and errors."""
 
-import pytest
 from builders import target, view
 from refusals import refusal
 
@@ -30,42 +29,20 @@ from serve.wire.tfserving_rest import (
 M = Servable("m")
 
 
-LABELLED, LAST = Servable("m", None, "v.1-a"), Servable("m", (1 << 63) - 1)
-
-
 def test_a_path_asks_for_this() -> None:
-    for method, path, wanted in (
-        ("POST", b"/v1/models/m:predict", TfServingQuestion(TfServingTask.PREDICT, M)),
-        ("POST", b"/v1/models/m:classify", TfServingQuestion(TfServingTask.CLASSIFY, M)),
-        (
-            "POST",
-            b"/v1/models/m/versions/7:regress",
-            TfServingQuestion(TfServingTask.REGRESS, Servable("m", 7)),
-        ),
-        (
-            "POST",
-            b"/v1/models/m/labels/v.1-a:predict",
-            TfServingQuestion(TfServingTask.PREDICT, LABELLED),
-        ),
-        ("GET", b"/v1/models/m", TfServingQuestion(TfServingTask.STATUS, M)),
-        (
-            "GET",
-            b"/v1/models/m/versions/007",
-            TfServingQuestion(TfServingTask.STATUS, Servable("m", 7)),
-        ),
-        ("GET", b"/v1/models/m/metadata", TfServingQuestion(TfServingTask.METADATA, M)),
-        (
-            "GET",
-            b"/v1/models/m/labels/v.1-a/metadata",
-            TfServingQuestion(TfServingTask.METADATA, LABELLED),
-        ),
-        (
-            "GET",
-            b"/v1/models/m/versions/9223372036854775807",
-            TfServingQuestion(TfServingTask.STATUS, LAST),
-        ),
+    labelled, last = Servable("m", None, "v.1-a"), Servable("m", (1 << 63) - 1)
+    for method, end, task, servable in (
+        ("POST", b":predict", TfServingTask.PREDICT, M),
+        ("POST", b":classify", TfServingTask.CLASSIFY, M),
+        ("POST", b"/versions/7:regress", TfServingTask.REGRESS, Servable("m", 7)),
+        ("POST", b"/labels/v.1-a:predict", TfServingTask.PREDICT, labelled),
+        ("GET", b"", TfServingTask.STATUS, M),
+        ("GET", b"/versions/007", TfServingTask.STATUS, Servable("m", 7)),
+        ("GET", b"/metadata", TfServingTask.METADATA, M),
+        ("GET", b"/labels/v.1-a/metadata", TfServingTask.METADATA, labelled),
+        ("GET", b"/versions/9223372036854775807", TfServingTask.STATUS, last),
     ):
-        assert parse(method, path) == wanted, (method, path)
+        assert parse(method, b"/v1/models/m" + end) == TfServingQuestion(task, servable), end
 
 
 def test_any_other_path_is_malformed() -> None:
@@ -84,36 +61,22 @@ def test_any_other_path_is_malformed() -> None:
         ("GET", b"/v1/models/m/"),
         ("GET", b"/v1/models/"),
     ):
-        assert f"Malformed request: {method} /v1/models" in str(
-            refusal(BadRequest, parse, method, path)
-        ), (method, path)
-
-
-def test_a_version_that_no_one_counts_to_is_no_number() -> None:
+        error = refusal(BadRequest, parse, method, path)
+        assert f"Malformed request: {method} /v1/models" in str(error), (method, path)
     for digits in ("9223372036854775808", "18446744073709551615", "1" * 400):
-        assert "Failed to convert version" in str(
-            refusal(BadRequest, parse, "GET", f"/v1/models/m/versions/{digits}".encode())
-        ), digits
+        error = refusal(BadRequest, parse, "GET", f"/v1/models/m/versions/{digits}".encode())
+        assert "Failed to convert version" in str(error), digits
 
 
 def test_an_error_has_this_status_code_and_sentence() -> None:
+    nine, labelled = Servable("m", 9), Servable("m", None, "x")
+    not_found = "Servable not found for request: "
+    unlabelled = "Unrecognized servable version label: x"
     for error, servable, wanted in (
-        (UnknownModel("m"), M, (404, 5, "Servable not found for request: Latest(m)")),
-        (
-            UnknownVersion("m", "9"),
-            Servable("m", 9),
-            (404, 5, "Servable not found for request: Specific(m, 9)"),
-        ),
-        (
-            UnknownModel("m"),
-            Servable("m", None, "x"),
-            (400, 3, "Unrecognized servable version label: x"),
-        ),
-        (
-            UnknownLabel("m", "x", ["secret"]),
-            Servable("m", None, "x"),
-            (400, 3, "Unrecognized servable version label: x"),
-        ),
+        (UnknownModel("m"), M, (404, 5, not_found + "Latest(m)")),
+        (UnknownVersion("m", "9"), nine, (404, 5, not_found + "Specific(m, 9)")),
+        (UnknownModel("m"), labelled, (400, 3, unlabelled)),
+        (UnknownLabel("m", "x", ["secret"]), labelled, (400, 3, unlabelled)),
         (UnknownSignature("none"), M, (400, 9, "none")),
         (BadRequest("no"), None, (400, 3, "no")),
         (NoReplica("m", "1"), M, (503, 14, "no replica is ready for model 'm' version 1")),
@@ -133,15 +96,9 @@ def test_an_error_of_ours_says_so_and_one_of_tritons_does_not() -> None:
     assert tritons.body == '{"error": "bad é"}'.encode()
 
 
-def test_a_model_that_is_not_there_and_one_without_versions_are_told_alike() -> None:
-    sentences = set()
-    for seen in (None, view()):
-        with pytest.raises(NotFound) as error:
-            statuses(M, seen)
-        sentences.add(str(error.value))
-    assert sentences == {"Could not find any versions of model m"}
-
-
-def test_the_newest_version_comes_first() -> None:
+def test_the_newest_version_comes_first_and_a_model_without_versions_is_not_found() -> None:
     found = statuses(M, view(target(1), target(12), target(3)))
     assert [one["version"] for one in found] == ["12", "3", "1"]
+    for seen in (None, view()):
+        error = refusal(NotFound, statuses, M, seen)
+        assert str(error) == "Could not find any versions of model m"

@@ -58,11 +58,11 @@ class Scene:
 
 def test_counters_of_the_same_labels_add_up() -> None:
     head = "# TYPE calls counter\n"
-    one = head + 'calls_total{model="m"} 3\ncalls_total{model="x"} 1\n'
-    two = head + 'calls_total{model="m"} 4\n'
+    one = head + 'calls_total{resource="m"} 3\ncalls_total{resource="x"} 1\n'
+    two = head + 'calls_total{resource="m"} 4\n'
     assert once({"worker-0": one, "worker-1": two}) == {
-        key("calls_total", model="m"): 7,
-        key("calls_total", model="x"): 1,
+        key("calls_total", resource="m"): 7,  # which is no `source`
+        key("calls_total", resource="x"): 1,
     }
 
 
@@ -102,35 +102,16 @@ def test_what_names_a_source_itself_is_that_source_of_this_one() -> None:
     }
 
 
-def test_a_counter_of_some_resource_is_summed() -> None:
-    text = '# TYPE c counter\nc_total{resource="disk"} 2\n'
-    assert once({"a": text, "b": text}) == {key("c_total", resource="disk"): 4}
-
-
-def test_a_worker_that_restarts_does_not_make_the_sum_fall() -> None:
+def test_workers_that_restart_or_do_not_answer_do_not_make_the_sum_fall() -> None:
     scene = Scene()
     assert scene.scrape(a=(1, 100), b=(2, 50)) == 150
-    assert scene.scrape(a=(3, 4), b=(2, 60)) == 164
+    assert scene.scrape(a=(3, 4), b=(2, 60)) == 164, "a has restarted"
     assert scene.scrape(a=(3, 14), b=(2, 60)) == 174
-
-
-def test_a_worker_that_does_not_answer_does_not_make_the_sum_fall() -> None:
-    scene = Scene()
-    assert scene.scrape(a=(1, 100), b=(2, 50)) == 150
-    assert scene.scrape(b=(2, 51)) == 151
-    assert scene.scrape(a=(1, 103), b=(2, 51)) == 154
-
-
-def test_a_worker_that_was_away_and_restarted_meanwhile_is_counted_once() -> None:
-    scene = Scene()
-    scene.scrape(a=(1, 100), b=(2, 50))
-    assert scene.scrape(b=(2, 50)) == 150
-    assert scene.scrape(a=(3, 1), b=(2, 50)) == 151
-
-
-def test_many_lives_add_up() -> None:
-    scene = Scene()
-    assert [scene.scrape(a=(life, 10)) for life in range(5)] == [10, 20, 30, 40, 50]
+    assert scene.scrape(b=(2, 61)) == 175, "a does not answer"
+    assert scene.scrape(a=(3, 17), b=(2, 61)) == 178
+    assert scene.scrape(b=(2, 61)) == 178
+    assert scene.scrape(a=(4, 1), b=(2, 61)) == 179, "a was away and has restarted meanwhile"
+    assert [scene.scrape(a=(life, 10)) for life in range(5, 8)] == [189, 199, 209]
 
 
 def test_one_that_is_forgotten_leaves_what_it_has_counted() -> None:
@@ -177,17 +158,15 @@ def test_a_gauge_is_left_out_while_its_source_does_not_answer() -> None:
 
 def test_families_may_be_left_out() -> None:
     totals = Totals()
+    assert totals.text([]) == ""
     totals.take("a", SourceReading("# TYPE g gauge\ng 1\n# TYPE g_more gauge\ng_more 2\n"))
     assert samples(totals.text(["a"], without=["g"])) == {key("g_more", source="a"): 2}
 
 
-def test_help_and_type_are_kept() -> None:
+def test_help_and_type_are_kept_and_what_has_no_type_is_summed() -> None:
     text = "# HELP calls_total Calls of all\n" + calls(1)
     (family,) = text_string_to_metric_families(added(Totals(), {"a": SourceReading(text)}))
     assert (family.name, family.documentation, family.type) == ("calls", "Calls of all", "counter")
-
-
-def test_what_has_no_type_is_summed() -> None:
     text = '# TYPE g gauge\ng 1\nother{x="y"} 2\n'
     assert once({"a": text, "b": text})[key("other", x="y")] == 4
 
@@ -216,10 +195,6 @@ def test_a_source_that_says_something_else_loses_nothing() -> None:
         assert samples(added(totals, {"b": SourceReading(calls(2), 2)})) == {
             key("calls_total"): 7
         }, said
-
-
-def test_without_sources_there_is_nothing_to_tell() -> None:
-    assert Totals().text([]) == ""
 
 
 def test_a_label_with_quotes_and_lines_survives() -> None:
