@@ -4,15 +4,19 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
-from admin.api.admin_scene import application, assert_error, plane, play, send
+from admin.api.admin_scene import Client, application, assert_error, plane, play, send
 from builders import ControlPlane
 
+from serve.control.discovery import Discovering
 from serve.control.observations import LoadFailure
+from serve.core.errors import Unavailable
 from serve.core.replicas import Replica
+from serve.triton.discovery.endpoints import Endpoint, Listing
+from serve.triton.discovery.source import Listener
 from serve.triton.metrics import GpuReading, ModelReading, ReplicaScrape
 
 HALVES = {"split": {"1": 50, "2": 50}}
@@ -248,3 +252,49 @@ def test_a_body_of_another_content_type_is_told_the_missing_header(tmp_path: Pat
         assert body["what"] == "the body is not JSON"
         assert body["why"] == f"the content type is {kind or 'missing'}"
         assert "content-type: application/json" in body["try_this"]
+
+
+# --- discovery -----------------------------------------------------------------------------------
+
+
+class FakeSource:
+    """Names replica a and fails, or says nothing."""
+
+    def __init__(self, *endpoints: Endpoint) -> None:
+        self._endpoints = endpoints
+
+    async def run(self, listener: Listener) -> None:
+        if self._endpoints:
+            listener.told(Listing(self._endpoints, ("odd",)))
+            listener.failed(Unavailable("it is away"))
+        await asyncio.Event().wait()
+
+
+def test_every_source_is_listed_and_a_replica_has_the_zone_that_one_tells(tmp_path: Path) -> None:
+    one = plane(tmp_path)
+    found = Endpoint(Replica("a", "host", 1, 2, 3), zone="eu-1b")
+    discovering = Discovering(
+        {"kubernetes": FakeSource(found), "dns=x:1:2:3": FakeSource()},
+        [],
+        fleet=one.fleet,
+        membership=cast(Any, None),  # before all have told their list nobody is told of it
+        may_be_empty=lambda: False,
+        clock=one.clock,
+    )
+    app = application(one, discovering=discovering)
+
+    async def look(client: Client) -> tuple[Any, Any]:
+        running = asyncio.create_task(discovering.run())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        one.clock.now += 7
+        answers = await client.get("/api/discovery"), await client.get("/api/replicas")
+        running.cancel()
+        return answers[0].json(), answers[1].json()
+
+    sources, (a, b) = play(app, look)
+    away = {"name": "kubernetes", "endpoints": 1, "why": "it is away", "problems": ["odd"]}
+    silent = {"name": "dns=x:1:2:3", "endpoints": None, "why": "it has not answered yet"}
+    down = {"up": False, "seconds": 7.0}
+    assert sources == [down | away, down | silent | {"problems": []}]
+    assert (a["zone"], b["zone"]) == ("eu-1b", "")
