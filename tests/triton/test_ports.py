@@ -20,12 +20,8 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
     assert second != first
 
 
-def test_the_kernel_chooses_where_there_is_no_room_below_its_range() -> None:
-    ports = free_ports(3, random.Random(3).random, ephemeral=1024)
-    assert len(set(ports)) == 3
-
-
-def test_the_kernel_chooses_when_every_drawn_port_is_taken() -> None:
+def test_the_kernel_chooses_when_there_is_no_room_or_every_drawn_port_is_taken() -> None:
+    assert len(set(free_ports(3, random.Random(3).random, ephemeral=1024))) == 3
     with ExitStack() as held:
         for port in range(LOWEST, LOWEST + 3):
             listener = held.enter_context(socket.socket())

@@ -1,6 +1,5 @@
 """How the values of `servegate batching set` are read, and what is said of those that cannot be."""
 
-import pytest
 from refusals import refusal
 
 from serve.core.errors import Invalid
@@ -23,25 +22,21 @@ def test_a_time_is_read_in_microseconds() -> None:
         assert values.microseconds(text, "--delay") == microseconds, text
 
 
-def test_a_time_without_a_unit_is_refused_with_all_that_it_could_be() -> None:
-    with pytest.raises(Invalid) as refused:
-        values.microseconds("5", "--delay")
-    assert refused.value.what == "--delay: '5' has no unit"
-    assert refused.value.why == "it could be microseconds, milliseconds or seconds"
-    assert refused.value.try_this == "--delay 5us, --delay 5ms or --delay 5s"
-
-
 def test_what_is_no_time_is_refused_with_an_example() -> None:
     for text in ("", "soon", "-1ms", "5 days", "0.5us", "1e3us", "nan", "1ms2"):
         error = refusal(Invalid, values.microseconds, text, "--delay")
         assert "--delay 500us" in error.try_this, text
+    unclear = refusal(Invalid, values.microseconds, "5", "--delay")
+    assert unclear.what == "--delay: '5' has no unit"
+    assert unclear.why == "it could be microseconds, milliseconds or seconds"
+    assert unclear.try_this == "--delay 5us, --delay 5ms or --delay 5s"
 
 
 def test_sizes_are_numbers_with_commas_or_none() -> None:
     assert values.sizes("4, 8", "--preferred") == [4, 8]
     assert values.sizes("none", "--preferred") == []
-    with pytest.raises(Invalid, match="'four' is not a number"):
-        values.sizes("four", "--preferred")
+    wrong = refusal(Invalid, values.sizes, "four", "--preferred")
+    assert "'four' is not a number" in str(wrong)
 
 
 def test_a_queue_policy_is_what_is_said_of_it() -> None:
@@ -82,9 +77,6 @@ def test_instances_are_a_number_and_where_they_run() -> None:
         ("auto:1", InstanceGroup(1, "KIND_AUTO")),
     ):
         assert values.group(text, "--instances") == group, text
-
-
-def test_what_are_no_instances_is_refused() -> None:
     for text in ("", "cpu", "tpu:1", "gpu:1@", "two", "-1", "gpu:1@a"):
         error = refusal(Invalid, values.group, text, "--instances")
         assert error.why and error.try_this, text
@@ -95,8 +87,7 @@ def test_a_resource_has_a_name_a_count_and_perhaps_all_of_the_triton() -> None:
     whole = {"name": "R", "count": 2, "global": True}
     assert values.resource("R:2:global", "--rate-limit") == whole
     for wrong in ("R", "R:x", ":1", "R:1:all"):
-        with pytest.raises(Invalid):
-            values.resource(wrong, "--rate-limit")
+        refusal(Invalid, values.resource, wrong, "--rate-limit")
 
 
 def test_a_sample_says_its_batch_its_data_and_how_often() -> None:
@@ -106,5 +97,4 @@ def test_a_sample_says_its_batch_its_data_and_how_often() -> None:
     shaped = values.sample("batch=1,dims=x:3x224", "--warmup")
     assert shaped.dims == {"x": [3, 224]}
     for wrong in ("batch", "batch=x", "data=ones", "size=8", "dims=x:3xy"):
-        with pytest.raises(Invalid):
-            values.sample(wrong, "--warmup")
+        refusal(Invalid, values.sample, wrong, "--warmup")
