@@ -312,7 +312,7 @@ def filled(inputs: Mapping[str, Any]) -> list[triton_http.InferInput]:
 @pytest.fixture(scope="module")
 def served(bare_triton_factory: BareTritonFactory) -> Iterator[Served]:
     server = bare_triton_factory(
-        "--backend-config=onnxruntime,default-max-batch-size=6", "--model-load-thread-count=16"
+        "--backend-config=onnxruntime,default-max-batch-size=6", "--model-load-thread-count=8"
     )
     models = MODELS | {name: model for name, (model, _) in REFUSED.items()}
     for name, model in models.items():
@@ -325,7 +325,7 @@ def served(bare_triton_factory: BareTritonFactory) -> Iterator[Served]:
             return str(error)
         return ""
 
-    with ThreadPoolExecutor(16) as threads:
+    with ThreadPoolExecutor(8) as threads:
         refusals = dict(zip(models, threads.map(refused, models), strict=True))
     client = triton_http.InferenceServerClient(server.http, network_timeout=PATIENCE, concurrency=8)
     with client as http:
