@@ -10,7 +10,6 @@ from serve.app.internal_http import InternalConnection
 from serve.core.errors import ServegateError
 from serve.processes.compute import ComputeProcess
 from serve.proxy.mirrors import MirroredCall
-from serve.tensors.mirrored import inputs_archive
 
 PATIENCE = 30.0  # seconds for the control plane, which calls both versions
 _log = logging.getLogger("servegate.mirror")
@@ -44,7 +43,7 @@ class DisagreementReporter:
         about = {"model": served.model, "a": served.version, "b": candidate.version}
         try:
             body = b"".join(call.pieces)
-            data = await self._compute.run(inputs_archive, call.protocol, call.head, body)
+            data = await self._compute.run(_archive, call.protocol, call.head, body)
             async with (
                 asyncio.timeout(PATIENCE),
                 InternalConnection(self._url, trust=self._trust) as line,
@@ -55,3 +54,10 @@ class DisagreementReporter:
                 raise ValueError(f"the control plane responded with status {answer.status}")
         except (ServegateError, OSError, ValueError) as error:
             _log.info("cannot keep a mirrored call of %s: %s", served.model, error or type(error))
+
+
+def _archive(protocol: str, head: bytes, body: bytes) -> bytes:
+    """In the child process, which imports NumPy; a worker never does."""
+    from serve.tensors.mirrored import inputs_archive
+
+    return inputs_archive(protocol, head, body)

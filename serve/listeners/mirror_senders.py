@@ -1,12 +1,12 @@
 """How the copy of a mirrored call is sent, over HTTP or gRPC as the call itself, and compared."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from serve.core.calls import Reply, Verb
 from serve.core.replicas import Replica
 from serve.processes.compute import ComputeProcess
 from serve.proxy.mirrors import Compare, MirroredCall, Send
-from serve.tensors.mirrored import compare_responses
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.grpc_question import send
 from serve.triton.http_pool import Pool, request_line
@@ -46,7 +46,7 @@ def comparison(compute: ComputeProcess) -> Compare:
         assert call.choice.mirror is not None and call.response is not None
         how = call.choice.mirror.compared
         return await compute.run(
-            compare_responses,
+            _compare,
             call.protocol,
             (call.response.body, call.response.headers),
             (reply.body, reply.headers),
@@ -56,3 +56,10 @@ def comparison(compute: ComputeProcess) -> Compare:
         )
 
     return compare
+
+
+def _compare(*arguments: Any) -> Mapping[str, tuple[int, int]]:
+    """In the child process, which imports NumPy; a worker without a mirror never does."""
+    from serve.tensors.mirrored import compare_responses
+
+    return compare_responses(*arguments)
