@@ -143,17 +143,15 @@ def test_copies_of_calls_go_to_a_candidate_and_callers_notice_nothing(gateway, t
     url = f"http://{gateway.http}/v1/models/{model}:predict"
     assert harness.request(url, "POST", rows)[0] == 200
 
-    def counted():
-        lines = gateway.metrics().splitlines()
-        found = (line for line in lines if "mirrored_calls_total{" in line and model in line)
-        return [int(float(line.split()[-1])) for line in found]
+    def counted(name, *labels):
+        words = (f"servegate_{name}_total{{", f'model="{model}"', *labels)
+        found = (line for line in gateway.metrics().splitlines() if all(w in line for w in words))
+        return sorted(int(float(line.split()[-1])) for line in found)
 
     def rows(verdict):
-        words = ("mirror_rows_total{", f'model="{model}"', f'verdict="{verdict}"')
-        found = (line for line in gateway.metrics().splitlines() if all(w in line for w in words))
-        return [int(float(line.split()[-1])) for line in found]
+        return counted("mirror_rows", f'verdict="{verdict}"')
 
-    harness.until(lambda: sorted(counted()) == [10, 11], what="the copies have ended")
+    harness.until(lambda: counted("mirrored_calls") == [10, 11], what="the copies have ended")
     harness.until(lambda: len(rows("agrees")) == 1, what="responses are compared")
     assert (rows("agrees"), rows("differs")) == ([21], [0])  # both versions are the same model
     shown = harness.servegate("route", "show", model, "--admin-url", gateway.admin)
