@@ -9,7 +9,7 @@ from builders import Clock, ControlPlane, replica, write_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.control.fleet import LOADING, Fleet
+from serve.control.fleet import LOADING, Fleet, Holders
 from serve.control.fleet_meters import FleetMeters, missing_versions
 from serve.control.observations import FlavourChoice, LoadFailure, Observation
 
@@ -218,6 +218,14 @@ async def test_nothing_is_missing_on_who_leaves_loads_for_itself_or_cannot_run_i
 # --- who holds what, kept in sets, is what looking at every replica would give --------------------
 
 NAMES, MODELS, POOLS = ("a", "b", "c", "d"), ("m", "n"), ("x", "y")
+
+
+def test_equal_sets_are_put_in_order_once() -> None:
+    holding = Holders()
+    assert holding.ordered({"b", "a"}) == ("a", "b")
+    assert holding.ordered({"b", "a"}) is holding.ordered({"a", "b"})
+    for number in range(100):  # however many there are
+        assert holding.ordered({str(number)}) == (str(number),)
 
 
 class Plain:
