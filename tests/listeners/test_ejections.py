@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 from builders import until
 from grpc_wire import (
-    DATA,
     END_HEADERS,
     END_STREAM,
     HEADERS,
@@ -21,7 +20,7 @@ from grpc_wire import (
 from listeners.grpc_scene import TWO
 from listeners.grpc_scene import Scene as GrpcScene
 from listeners.grpc_scene import in_scene as in_grpc
-from listeners.http_messages import GOOD, chunk, reply, request
+from listeners.http_messages import GOOD, reply, request
 from listeners.http_replicas import Script, answering, answers_good, breaking_off
 from listeners.http_scene import Scene, in_scene
 
@@ -32,13 +31,7 @@ CALLS = 20
 
 HTTP: dict[str, Script] = {
     "reset": breaking_off(resets=True),
-    "closed": breaking_off(),
-    "half a head": breaking_off(b"HTTP/1.1 200 OK\r\nContent-Ty"),
     "half a body": breaking_off(reply(GOOD, length=99)),
-    "half of the chunks": breaking_off(
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(GOOD)
-    ),
-    "no HTTP": breaking_off(b"nothing of the kind\r\n\r\n"),
     "500": answering(reply(b'{"error":"out of memory"}', status=500)),
     "502 of a proxy": answering(reply(b"<html>", status=502)),
 }
@@ -79,11 +72,6 @@ def half(triton: Triton, number: int, peer: Peer) -> None:
     peer.abort()
 
 
-def without_status(triton: Triton, number: int, peer: Peer) -> None:
-    triton.head(number, peer=peer)
-    peer.send(frame(DATA, END_STREAM, number, message(answer())))
-
-
 def no_grpc(triton: Triton, number: int, peer: Peer) -> None:
     only = block((":status", "502"), ("content-type", "text/html"))
     peer.send(frame(HEADERS, END_HEADERS | END_STREAM, number, only))
@@ -91,10 +79,7 @@ def no_grpc(triton: Triton, number: int, peer: Peer) -> None:
 
 GRPC: dict[str, Fault] = {
     "reset": lambda triton, number, peer: peer.send(reset(number)),
-    "closed": lambda triton, number, peer: peer.abort(),
     "half an answer": half,
-    "no status": without_status,
-    "garbage": lambda triton, number, peer: peer.send(b"nothing of the kind"),
     "INTERNAL": lambda triton, number, peer: triton.refuse(number, 13, "it broke", peer),
     "502 of a proxy": no_grpc,
 }

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
 from builders import DataPlane, call, snapshot, target, view
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -39,10 +38,6 @@ ENDINGS: dict[str, Callable[[Attempt], None]] = {
 }
 
 
-def test_three_attempts_are_allowed_but_only_one_where_there_is_state() -> None:
-    assert (attempts_allowed(stateful=False), attempts_allowed(stateful=True)) == (3, 1)
-
-
 def test_an_ending_that_comes_after_the_end_changes_nothing() -> None:
     for second in ENDINGS:
         for first in ENDINGS:
@@ -65,17 +60,6 @@ def test_an_attempt_that_has_ended_goes_to_no_other_replica() -> None:
         assert not attempt.refused(ABSENT), ending
         after = (attempt.replica, repr(plane.loads), repr(plane.health), plane.meters.text())
         assert after == before, ending
-
-
-def test_an_attempt_that_found_no_other_replica_has_ended() -> None:
-    plane = DataPlane(snapshot(view(target(1, "a"))))
-    attempt = plane.begin()
-    with pytest.raises(ServegateError):
-        attempt.not_sent(UNREACHABLE)
-    before = plane.meters.text()
-    attempt.left()
-    assert attempt.is_ended
-    assert plane.meters.text() == before
 
 
 class Calls(RuleBasedStateMachine):

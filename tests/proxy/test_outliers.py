@@ -188,9 +188,7 @@ def test_a_pool_that_has_been_bad_is_served_by_all_after_a_good_answer() -> None
 
 
 def test_after_its_time_one_call_is_the_probe_and_the_others_go_elsewhere() -> None:
-    plane = DataPlane(PAIR)
-    calls(plane, {"a": BROKEN}, 20)
-    plane.clock.now += BASE
+    plane = with_a_due_for_a_probe()
     attempts = [plane.begin() for _ in range(20)]
     assert [one.replica.name for one in attempts].count("a") == 1
     [probe] = [one for one in attempts if one.replica.name == "a"]
@@ -210,6 +208,13 @@ def test_a_probe_that_fails_makes_the_next_time_longer_up_to_the_longest() -> No
         times.append(plane.clock.now - begun)
     assert times[:3] == [BASE, 2 * BASE, 3 * BASE]
     assert times[-1] == LONGEST
+
+
+def with_a_due_for_a_probe() -> DataPlane:
+    plane = DataPlane(PAIR)
+    calls(plane, {"a": BROKEN}, 20)
+    plane.clock.now += BASE
+    return plane
 
 
 def next_probe(plane: DataPlane) -> Attempt:
@@ -235,9 +240,7 @@ INCONCLUSIVE: dict[str, Callable[[Attempt], object]] = {
 
 def test_a_probe_that_shows_nothing_is_followed_by_another() -> None:
     for outcome, end_probe in INCONCLUSIVE.items():
-        plane = DataPlane(PAIR)
-        calls(plane, {"a": BROKEN}, 20)
-        plane.clock.now += BASE
+        plane = with_a_due_for_a_probe()
         end_probe(next_probe(plane))
         plane.clock.now += 1  # the pause of one that could not be reached is over
         assert next_probe(plane)
@@ -245,9 +248,7 @@ def test_a_probe_that_shows_nothing_is_followed_by_another() -> None:
 
 
 def test_a_probe_that_does_not_end_is_not_waited_for_forever() -> None:
-    plane = DataPlane(PAIR)
-    calls(plane, {"a": BROKEN}, 20)
-    plane.clock.now += BASE
+    plane = with_a_due_for_a_probe()
     assert "a" in {plane.begin().replica.name for _ in range(4)}
     assert "a" not in {plane.begin().replica.name for _ in range(20)}
     plane.clock.now += PROBE

@@ -78,13 +78,6 @@ def test_a_sequence_keeps_its_version_whatever_is_drawn() -> None:
     assert chosen == {expected}
 
 
-def test_sequences_are_divided_by_the_split() -> None:
-    chosen = [pick(SPLIT, sequence=f"n{n}") for n in range(400)]
-    share = sum(one.target.version == 1 for one in chosen) / len(chosen)
-    assert 0.68 < share < 0.82
-    assert {one.by for one in chosen} == {"sequence"}
-
-
 @dataclass
 class Said:
     """The origin of a call: its headers."""
@@ -178,12 +171,6 @@ def test_the_messages_of_a_stream_are_routed_like_calls() -> None:
     assert pick(SPLIT, verb=Verb.STREAM, sequence="n77").by == "sequence"
 
 
-def test_a_choice_says_what_the_header_and_the_metrics_say() -> None:
-    chosen = pick(SPLIT, selector="stable")
-    assert chosen.reason == "1; by=label:stable; generation=7"
-    assert chosen.labels == ("m", "1", "label:stable")
-
-
 def test_a_choice_knows_whether_the_model_serves_sequences() -> None:
     for sequences in (False, True):
         model = view(target(1), sequences=sequences)
@@ -230,10 +217,6 @@ def test_questions_about_the_whole_model_name_no_version_to_triton() -> None:
 def test_readiness_is_asked_of_the_version_with_the_largest_share() -> None:
     chosen = pick(view(target(1), target(2), split="1=1 2=9"), verb=Verb.READY)
     assert (chosen.target.version, chosen.pinned) == (2, True)
-
-
-def test_a_question_about_a_named_version_names_it_to_triton() -> None:
-    assert pick(SPLIT, verb=Verb.METADATA, selector="2").pinned
 
 
 def test_an_unknown_model_is_said_in_tritons_words() -> None:
