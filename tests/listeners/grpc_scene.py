@@ -142,6 +142,21 @@ class Scene:
         [received] = await self.over(client, 1)
         return received
 
+    async def unanswered(self, body: bytes | None = None, *more: Any) -> Client:
+        """A client that makes one call, which the Tritons do not answer by themselves."""
+        self.silence()
+        client = await self.client()
+        client.call(1, body, *more)
+        return client
+
+    async def first_asked(self) -> Triton:
+        """The Triton that has got a call, whole, and does not answer it; the others answer."""
+        await until(lambda: any(call.ended for one in self.tritons.values() for call in one.calls))
+        [first] = self._asked()
+        for triton in self.tritons.values():
+            triton.answers = triton is not first
+        return first
+
     def silence(self) -> None:
         """The Tritons answer nothing by themselves."""
         for triton in self.tritons.values():

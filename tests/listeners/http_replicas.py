@@ -118,10 +118,17 @@ def breaking_off(data: bytes = b"", *, resets: bool = False) -> Script:
     return script
 
 
-async def echoes(call: Received) -> None:
-    """Answers with the request's body."""
-    await call.read()
-    call.write(reply(call.body))
+def answering_by(make: Callable[[Received], bytes]) -> Script:
+    """A script that reads each request and answers with what is made of it."""
+
+    async def script(call: Received) -> None:
+        await call.read()
+        call.write(make(call))
+
+    return script
+
+
+echoes = answering_by(lambda call: reply(call.body))
 
 
 @dataclass(slots=True)

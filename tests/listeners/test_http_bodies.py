@@ -5,7 +5,7 @@ import hashlib
 import pytest
 from builders import until
 from listeners.http_messages import CHUNKED, GOOD, HEAD, MIB, chunk, content, reply, request
-from listeners.http_replicas import Received, breaking_off, echoes
+from listeners.http_replicas import Received, answering, answering_by, breaking_off, echoes
 from listeners.http_scene import Scene, in_scene
 
 from serve.listeners.http.predict_call import JOINED, KEPT
@@ -21,9 +21,9 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-async def answers_with_its_digest(call: Received) -> None:
-    await call.read()
-    call.write(reply(b"%d %b" % (call.size, call.digest.encode())))
+answers_with_its_digest = answering_by(
+    lambda call: reply(b"%d %b" % (call.size, call.digest.encode()))
+)
 
 
 async def echoes_in_chunks(call: Received) -> None:
@@ -74,12 +74,7 @@ async def test_an_answer_arrives_whole(scene: Scene) -> None:
 async def test_the_largest_bodies_arrive_whole_in_both_directions(scene: Scene) -> None:
     body = content(24 * MIB)
     wanted = digest(body)
-
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(reply(body))
-
-    scene.a.script = script
+    scene.a.script = answering(reply(body))
     client = await scene.connect()
     answer = await client.ask(request(body))
     assert scene.a.requests[0].digest == wanted
@@ -188,11 +183,7 @@ TENSOR = bytes(range(256)) * (4 * MIB // 256)
 
 @in_scene(tls=True)
 async def test_bodies_of_any_size_go_both_ways(scene: Scene) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(reply(TENSOR[: call.size]))
-
-    scene.a.script = script
+    scene.a.script = answering_by(lambda call: reply(TENSOR[: call.size]))
     client = await scene.connect(limit=8 * MIB)
     for size in (2, 20_000, 600_000, 4 * MIB):
         for _ in range(3):
@@ -204,11 +195,7 @@ async def test_bodies_of_any_size_go_both_ways(scene: Scene) -> None:
 
 @in_scene(tls=True, send_buffer=1 << 14)
 async def test_a_client_that_reads_slowly_pauses_its_replica(scene: Scene) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(reply(TENSOR * 4))
-
-    scene.a.script = script
+    scene.a.script = answering(reply(TENSOR * 4))
     client = await scene.connect(limit=1 << 14, receive_buffer=1 << 14)
     await client.send(request())
     await until(lambda: any(one.is_reading_paused for one in scene.upstreams))

@@ -6,7 +6,7 @@ import pytest
 from builders import snapshot, target, until, view
 from listeners.http_clients import Client
 from listeners.http_messages import INFER, chunk, request
-from listeners.http_replicas import Received, answering, answers_good
+from listeners.http_replicas import answering, answers_good, breaking_off
 from listeners.http_scene import Scene, in_scene
 
 GENERATE, STREAM = "/v2/models/m/generate", "/v2/models/m/generate_stream"
@@ -84,13 +84,8 @@ async def test_a_client_that_leaves_its_stream_ends_it_at_triton(scene: Scene, l
 
 @in_scene(2)
 async def test_a_stream_that_breaks_is_broken_for_its_client_and_not_retried(scene: Scene) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(b"HTTP/1.1 200 OK\r\n" + EVENTS + chunk(event(0)))
-        await call.drain()
-        call.close()
-
-    scene.a.script = scene.b.script = script
+    begun = b"HTTP/1.1 200 OK\r\n" + EVENTS + chunk(event(0))
+    scene.a.script = scene.b.script = breaking_off(begun)
     client = await scene.connect()
     await client.send(request(ASKED, path=STREAM))
     assert b"0\r\n\r\n" not in await client.rest()

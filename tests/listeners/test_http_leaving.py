@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from builders import snapshot, target, until, view
 from listeners.http_messages import HEAD, MIB, chunked, reply, request
-from listeners.http_replicas import Received, answers_good
+from listeners.http_replicas import answering, answers_good
 from listeners.http_scene import LIMITS, Scene, in_scene
 
 
@@ -96,11 +96,7 @@ async def test_a_call_without_client_and_answer_gives_its_slot_back_when_its_rep
 async def test_a_client_that_leaves_in_the_middle_of_its_answer_ends_the_call(
     scene: Scene, size: int
 ) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(reply(bytes(size // 2), length=size))
-
-    scene.a.script = script
+    scene.a.script = answering(reply(bytes(size // 2), length=size))
     client = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
     await client.send(request())
     await client.head()

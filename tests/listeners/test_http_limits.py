@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from builders import until
 from listeners.http_messages import CHUNKED, GOOD, INFER, MIB, chunk, chunked, reply, request
 from listeners.http_messages import HEAD as POST
-from listeners.http_replicas import Received
+from listeners.http_replicas import Received, answering_by
 from listeners.http_scene import Scene, in_scene
 
 SMALL = {"head": 1000}
@@ -216,11 +216,8 @@ def no_descriptors_left() -> Iterator[None]:
 
 @in_scene()
 async def test_without_descriptors_large_bodies_pass_without_the_kernel(scene: Scene) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(reply(bytes(3 * MIB)) if call.size > 100 else reply())
-
-    scene.a.script = script
+    large = reply(bytes(3 * MIB))
+    scene.a.script = answering_by(lambda call: large if call.size > 100 else reply())
     client = await scene.connect()
     assert (await client.ask(request())).body == GOOD
     with no_descriptors_left():

@@ -5,7 +5,7 @@ import zlib
 
 from builders import snapshot, target, until, view
 from listeners.http_messages import CHUNKED, HEAD, MIB, chunk, chunked, reply, request
-from listeners.http_replicas import Received, answering
+from listeners.http_replicas import answering
 from listeners.http_scene import Scene, in_scene
 
 PACKED = {"gzip": gzip.compress, "deflate": zlib.compress}
@@ -71,8 +71,6 @@ async def test_too_much_json_is_not_searched_for_a_sequence(scene: Scene) -> Non
 
 @in_scene(SEQUENCES)
 async def test_a_binary_call_of_a_sequence_is_sent_once_its_json_has_come(scene: Scene) -> None:
-    for one in scene.replicas:
-        one.script = _reads_slowly
     client = await scene.connect()
     body = of(5)
     total = len(body) + 3 * MIB
@@ -84,11 +82,6 @@ async def test_a_binary_call_of_a_sequence_is_sent_once_its_json_has_come(scene:
     await client.send(body[10:] + bytes(MIB))
     await until(lambda: sum(places(scene)) == 1)
     assert (await client.ask(bytes(2 * MIB))).status == 200
-
-
-async def _reads_slowly(call: Received) -> None:
-    await call.read()
-    call.write(reply(b"%d" % call.size))
 
 
 @in_scene(SEQUENCES)

@@ -6,7 +6,7 @@ import pytest
 from builders import until
 from listeners.http_messages import CHUNKED, MIB, chunk, reply, request
 from listeners.http_messages import HEAD as POST
-from listeners.http_replicas import Received, answers_good
+from listeners.http_replicas import answering, answers_good
 from listeners.http_scene import Scene, in_scene
 
 from serve.core.errors import TooManyIncomplete
@@ -156,11 +156,7 @@ async def test_the_deadline_holds_while_the_body_comes(
 async def test_a_client_that_stops_reading_is_broken_off_in_the_end(
     scene: Scene, size: int
 ) -> None:
-    async def script(call: Received) -> None:
-        await call.read()
-        call.write(reply(bytes(size)))
-
-    scene.a.script = script
+    scene.a.script = answering(reply(bytes(size)))
     client = await scene.connect(limit=1 << 10, receive_buffer=1 << 14)
     await client.send(request())
     await client.head()

@@ -259,9 +259,7 @@ async def test_a_header_block_may_come_and_goes_on_in_several_frames(scene: Scen
 
 @in_scene(ONE)
 async def test_cancelled_calls_and_deadlines_that_pass_are_no_flood(scene: Scene) -> None:
-    scene.silence()
-    client = await scene.client()
-    client.call(1)
+    client = await scene.unanswered()
     stream = 3
     for _ in range(9):
         numbers = range(stream, stream + 40, 2)
@@ -289,9 +287,7 @@ async def test_a_client_that_exceeds_a_limit_gets_the_answers_to_its_running_cal
 
 
 async def _exceeds_a_limit(scene: Scene, what: str, most: int) -> None:
-    scene.silence()
-    client = await scene.client()
-    client.call(1)
+    client = await scene.unanswered()
     await until(lambda: any(one.ended for one in scene.triton.calls))
     stream, count = 1, 0
     while not client.of(GOAWAY):
@@ -319,9 +315,7 @@ async def _exceeds_a_limit(scene: Scene, what: str, most: int) -> None:
 
 @in_scene(ONE)
 async def test_a_client_that_goes_on_after_its_goaway_is_cut_off(scene: Scene) -> None:
-    scene.silence()
-    client = await scene.client()
-    client.call(1)
+    client = await scene.unanswered()
     for stream in range(3, 101, 2):
         client.open(stream)
         client.send(reset(stream))

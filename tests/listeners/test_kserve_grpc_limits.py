@@ -132,9 +132,7 @@ async def test_connections_beyond_the_limit_end_without_an_answer(scene: Scene) 
 
 @in_scene(ONE)
 async def test_a_drain_sends_two_goaways_and_lets_calls_end(scene: Scene) -> None:
-    scene.silence()
-    client = await scene.client()
-    client.call(1)
+    client = await scene.unanswered()
     await has_call(scene, 1)
     scene.listener.drain()
     client.call(3)  # sent before the client knew of it

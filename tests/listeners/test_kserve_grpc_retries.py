@@ -32,11 +32,7 @@ async def first_replica(scene: Scene, client: Client, body: bytes | None = None)
         triton.greeting = WIDE
     client.open(1)
     send(client, message(infer() if body is None else body))
-    await until(lambda: any(c.ended for t in scene.tritons.values() for c in t.calls))
-    [first] = await scene.asked()
-    for triton in scene.tritons.values():
-        triton.answers = triton is not first
-    return first
+    return await scene.first_asked()
 
 
 def tried(scene: Scene) -> int:

@@ -290,9 +290,7 @@ async def refused(
     scene: Scene, *call: object, status: int = NOT_FOUND, words: str = UNKNOWN
 ) -> Client:
     """A client whose call waits, for its only replica does not know the model."""
-    scene.silence()
-    client = await scene.client()
-    client.call(1, *call)  # type: ignore[arg-type]
+    client = await scene.unanswered(*call)  # type: ignore[arg-type]
     await scene.asked()
     scene.triton.refuse(1, status, words)
     await waiting(scene)
@@ -347,13 +345,9 @@ async def test_a_client_that_leaves_meanwhile_is_forgotten(scene: Scene) -> None
 
 @in_scene(TWO, loops=("uvloop",))
 async def test_a_question_goes_to_another_replica(scene: Scene) -> None:
-    scene.silence()
-    client = await scene.client()
-    client.call(1, service_pb2.ModelConfigRequest(name="m").SerializeToString(), CONFIG)
-    [first] = await scene.asked()
-    for triton in scene.tritons.values():
-        triton.answers = triton is not first
-    first.refuse(1, NOT_FOUND, UNKNOWN)
+    asked = service_pb2.ModelConfigRequest(name="m").SerializeToString()
+    client = await scene.unanswered(asked, CONFIG)
+    (await scene.first_asked()).refuse(1, NOT_FOUND, UNKNOWN)
     [received] = await scene.over(client, 1)
     assert received.status == 0
 
