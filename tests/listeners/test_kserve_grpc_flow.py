@@ -51,23 +51,20 @@ async def give_credit(received: Received, giver: Peer, size: int) -> None:
         giver.send(window(1, size))
 
 
-@in_scene(ONE)
-async def test_the_smallest_windows_of_triton_are_kept(scene: Scene) -> None:
-    body, size = infer(size=700), 1
-    scene.triton.greeting = settings(window=size)
-    client = await scene.client()
-    client.call(1, body)
+@in_scene(ONE, pings=10_000)
+async def test_the_smallest_windows_of_either_side_are_kept(scene: Scene) -> None:
+    body = infer(size=700)
+    scene.triton.greeting = settings(window=1)
+    scene.triton.says = lambda request: answer(size=2000)
+    first = await scene.client(PREFACE + WIDE)
+    first.call(1, body)
     await until(lambda: bool(scene.triton.calls))
     [sent] = scene.triton.calls
-    await give_credit(sent, scene.triton.peer, size)
-    await scene.over(client, 1)
-    assert max(len(one.payload) for one in scene.triton.peer.of(DATA)) <= size
+    await give_credit(sent, scene.triton.peer, 1)
+    await scene.over(first, 1)
+    assert max(len(one.payload) for one in scene.triton.peer.of(DATA)) <= 1
     assert sent.messages[0].startswith(body)
-
-
-@in_scene(ONE, pings=10_000)
-async def test_the_smallest_windows_of_a_client_are_kept(scene: Scene) -> None:
-    scene.triton.says = lambda request: answer(size=2000)
+    scene.triton.peer.send(settings(window=1 << 20))
     for size in (1, 10, 1000):
         client = await scene.client(PREFACE + settings(window=size))
         client.call(1)

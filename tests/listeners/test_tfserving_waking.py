@@ -1,14 +1,21 @@
 """TensorFlow Serving's calls that wait: for a pool that sleeps, or a model that is not loaded."""
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Callable
 
+import pytest
 import tfserving_bytes as tf
+from builders import DataPlane, call
 from listeners.http_messages import request
 from listeners.http_replicas import Received, answering
 from listeners.http_scene import ASLEEP, AWAKE, UNKNOWN, pass_waiting_time, waiting
 from listeners.tfserving_scene import Front, gives_its_input, in_front, model
 
+from serve.core.errors import Asleep
+from serve.listeners.waits import until_awake
+from serve.proxy.attempts import Attempt
 from serve.wire.tfserving_messages import GET_MODEL_METADATA, PREDICT
 
 ROWS = {"instances": [[1.0, 2.0]]}
@@ -96,3 +103,46 @@ async def test_a_prediction_whose_model_is_not_loaded_in_time_is_unavailable(fro
     pass_waiting_time(front, 1)
     assert (await rest)[0] == 503
     assert (await rpc)[0] == 14
+
+
+# --- tasks that wait ------------------------------------------------------------------------------
+
+
+def after(happens: Callable[[DataPlane, "asyncio.Task[Attempt]"], None]) -> DataPlane:
+    """A data plane on which this happens while a task waits, which is then over."""
+    plane = DataPlane(ASLEEP)
+
+    async def scenario() -> None:
+        task = asyncio.create_task(until_awake(plane.gateway, call()))
+        await asyncio.sleep(0)
+        assert plane.waking.waiting == {"m": 1}
+        happens(plane, task)
+        with contextlib.suppress(asyncio.CancelledError):
+            (await task).answered(200, good=True)
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        assert plane.waking.waiting == {} and plane.loads.total == 0
+    return plane
+
+
+def test_a_task_goes_on_with_an_attempt() -> None:
+    plane = after(lambda plane, _: plane.wake(AWAKE))
+    labels = {"model": "m", "version": "1", "route": "latest", "protocol": "http"}
+    assert plane.count("servegate_calls_total", **labels, verb="infer", code="200") == 1
+
+
+def test_a_task_whose_caller_leaves_is_forgotten_even_as_its_attempt_comes() -> None:
+    def wake(plane: DataPlane, task: "asyncio.Task[Attempt]") -> None:
+        plane.wake(AWAKE)
+        assert plane.loads.total == 1
+        task.cancel()
+
+    after(wake)
+    after(lambda _, task: task.cancel() and None)
+
+
+def test_a_task_whose_pool_does_not_wake_is_told_so() -> None:
+    with pytest.raises(Asleep, match="this worker is stopping"):
+        after(lambda plane, _: plane.waking.close())

@@ -99,16 +99,6 @@ def test_the_control_plane_is_told_once_of_each_model_that_is_waited_for() -> No
     assert plane.waking.waiting == {"n": 1}
 
 
-def test_no_more_calls_wait_than_the_worker_keeps() -> None:
-    plane = DataPlane(ASLEEP, waking_calls=2)
-    Caller(plane)
-    Caller(plane)
-    with pytest.raises(Asleep, match="2 calls are already waiting") as refused:
-        Caller(plane)
-    assert refused.value.retry_after > 0
-    assert failures(plane, "asleep") == 1
-
-
 def test_the_control_plane_is_told_of_models_whose_calls_could_not_be_kept() -> None:
     """They may come again, and others must not keep their pool asleep."""
     for kept in (0, 1):
@@ -117,8 +107,10 @@ def test_the_control_plane_is_told_of_models_whose_calls_could_not_be_kept() -> 
             Caller(plane, call(model="n"))
         before = plane.news
         for _ in range(3):
-            with pytest.raises(Asleep):
+            with pytest.raises(Asleep, match=f"{kept} calls are already waiting") as refused:
                 Caller(plane)
+            assert refused.value.retry_after > 0
+        assert failures(plane, "asleep") == 3
         assert plane.news == before + 1, kept
         others = {"n"} if kept else set()
         assert plane.waking.wanted() == {"m"} | others, kept
