@@ -148,6 +148,8 @@ async def test_a_stream_ends_with_the_status_that_it_should(scene: Scene) -> Non
     assert (refused.status, refused.trailers["servegate-error"]) == (5, "unknown_model")
     empty = await scene.sent(frame(DATA, END_STREAM, 1), method=STREAM)
     assert (empty.status, empty.messages) == (0, [])
+    cut_off = await scene.sent(frame(DATA, END_STREAM, 1, message(infer())[:-1]), method=STREAM)
+    assert cut_off.status == 3
     late = await stream_of(scene, metadata=[("grpc-timeout", "2S")])
     await until(late.ping())
     scene.sweep(2.1)
