@@ -92,11 +92,8 @@ def test_json_outputs_and_binary_ones_may_stand_side_by_side():
     outputs = read_http_reply(*reply(*rows, tail=tail)).outputs
     assert list(outputs) == list(expected)
     assert all((outputs[name] == array).all() for name, array in expected.items())
-
-
-def test_a_reply_without_the_length_header_is_json_as_a_whole():
     body, _ = reply({"name": "y", "datatype": "BYTES", "shape": [2], "data": ["a", "ü"]})
-    assert read_http_reply(body).outputs["y"].tolist() == [b"a", "ü".encode()]
+    assert read_http_reply(body).outputs["y"].tolist() == [b"a", "ü".encode()], "all is JSON"
 
 
 def test_bfloat16_must_be_said_and_travels_in_two_bytes_per_value():
@@ -129,12 +126,6 @@ def test_a_grpc_reply_is_read_as_tritonclient_reads_it():
         assert (array == theirs.as_numpy(name).astype(array.dtype)).all()
 
 
-def test_a_request_of_several_megabytes_keeps_every_byte():
-    array = np.random.default_rng(0).random((4, 3, 512, 512), dtype=np.float32)
-    request = http_request({"x": array})
-    assert request.body[request.head_length :] == array.tobytes()
-
-
 ROW = {"name": "y", "datatype": "FP32", "shape": [2]}
 
 
@@ -153,28 +144,35 @@ def test_a_broken_http_reply_says_what_is_wrong_with_it() -> None:
         (*reply({"name": "y", "shape": [1], "data": [1]}), "'datatype' of 'y' is missing"),
         (*reply({"name": "y", "datatype": "FP32", "data": [1]}), "'shape' of 'y' is missing"),
         (*reply(ROW), "'data' of 'y' is missing"),
-        (*reply(ROW | {"shape": [-1], "data": [1]}), "has the shape [-1]"),
-        (*reply(ROW | {"shape": [True], "data": [1]}), "has the shape [True]"),
-        (*reply(ROW | {"shape": ["2"], "data": [1]}), "has the shape ['2']"),
-        (*reply(ROW | {"shape": [1] * 40, "data": [1]}), "has the shape"),
-        (*reply(ROW | {"shape": [0, 10**30], "data": []}), "has the shape"),
+        (*reply(ROW | {"parameters": 3}), "'data' of 'y' is missing"),
         (*reply(ROW | {"datatype": "FP8", "data": [1, 2]}), "unknown datatype 'FP8'"),
         (*reply(ROW | {"data": [1]}), "has 1 elements"),
         (*reply(ROW | {"data": [1, "2"]}), "not a value of FP32"),
         (*reply(ROW | {"data": [1, 2]}, ROW | {"data": [1, 2]}), "' twice"),
         (*reply(ROW | {"data": [1, 2]}, tail=b"x"), "1 bytes follow its last output"),
-        (*reply(ROW | {"parameters": {"binary_data_size": 8}}, tail=b"1234567"), "7 are left"),
-        (
-            *reply(ROW | {"parameters": {"binary_data_size": 8}}, tail=b"123456789"),
-            "1 bytes follow",
-        ),
-        (*reply(ROW | {"parameters": {"binary_data_size": 7}}, tail=b"1234567"), "needs 8"),
-        (*reply(ROW | {"parameters": {"binary_data_size": -1}}), "binary_data_size -1"),
-        (*reply(ROW | {"parameters": {"binary_data_size": "8"}}), "binary_data_size '8'"),
-        (*reply(ROW | {"parameters": 3}), "'data' of 'y' is missing"),
     ):
         error = refusal(MalformedReply, read_http_reply, body, length)
         assert why in error.why, (body, length)
+    for shape, data in (
+        ([-1], [1]),
+        ([True], [1]),
+        (["2"], [1]),
+        ([1] * 40, [1]),
+        ([0, 10**30], []),
+    ):
+        row = ROW | {"shape": shape, "data": data}
+        error = refusal(MalformedReply, read_http_reply, *reply(row))
+        assert f"has the shape {shape}" in error.why, shape
+    for size, tail, why in (
+        (8, b"1234567", "7 are left"),
+        (8, b"123456789", "1 bytes follow"),
+        (7, b"1234567", "needs 8"),
+        (-1, b"", "binary_data_size -1"),
+        ("8", b"", "binary_data_size '8'"),
+    ):
+        row = ROW | {"parameters": {"binary_data_size": size}}
+        error = refusal(MalformedReply, read_http_reply, *reply(row, tail=tail))
+        assert why in error.why, (size, tail)
 
 
 def test_a_broken_grpc_reply_says_what_is_wrong_with_it() -> None:
@@ -191,11 +189,9 @@ def test_a_broken_grpc_reply_says_what_is_wrong_with_it() -> None:
         change(message)
         error = refusal(MalformedReply, read_grpc_reply, message.SerializeToString())
         assert why in error.why, change
-
-
-def test_bytes_that_are_no_protobuf_are_a_broken_reply():
-    with pytest.raises(MalformedReply, match="not a ModelInferResponse"):
-        read_grpc_reply(b"\xff\xff\xff")
+    assert "not a ModelInferResponse" in str(
+        refusal(MalformedReply, read_grpc_reply, b"\xff\xff\xff")
+    )
 
 
 def test_a_reply_cut_anywhere_is_refused_and_never_misread():

@@ -13,10 +13,12 @@ def array(*values, dtype=np.float32):
     return np.array(values, dtype=dtype)
 
 
-def test_equal_answers_do_not_differ():
+def test_equal_answers_and_empty_ones_do_not_differ():
     found = compare({"y": array([1, 2], [3, 4])}, {"y": array([1, 2], [3, 4])})["y"]
     assert (found.equal, found.max_abs, found.max_rel, found.top_1) == (1.0, 0.0, 0.0, 1.0)
     assert math.isclose(found.cosine, 1.0)
+    found = difference(np.zeros((0, 3)), np.zeros((0, 3)))
+    assert (found.equal, found.max_abs, found.cosine, found.top_1) == (1.0, 0.0, 1.0, 1.0)
 
 
 def test_the_largest_difference_is_told_absolutely_and_relatively():
@@ -54,20 +56,12 @@ def test_nan_on_both_sides_is_the_same_value_and_on_one_side_an_infinite_differe
     assert difference(array(math.inf), array(-math.inf)).max_abs == math.inf
 
 
-def test_integers_of_any_width_and_booleans_are_compared_as_numbers():
+def test_integers_of_any_width_and_booleans_are_compared_as_numbers_and_texts_for_equality():
     found = difference(array(0, 255, dtype=np.uint8), array(1, 255, dtype=np.uint8))
     assert (found.max_abs, found.equal) == (1.0, 0.5)
     assert difference(array(True, dtype=bool), array(False, dtype=bool)).max_abs == 1.0
-
-
-def test_of_texts_only_equality_is_told():
     found = difference(array(b"a", b"b", dtype=object), array(b"a", b"c", dtype=object))
     assert (found.equal, found.max_abs, found.top_1) == (0.5, None, None)
-
-
-def test_empty_tensors_do_not_differ():
-    found = difference(np.zeros((0, 3)), np.zeros((0, 3)))
-    assert (found.equal, found.max_abs, found.cosine, found.top_1) == (1.0, 0.0, 1.0, 1.0)
 
 
 def test_answers_that_cannot_be_compared_say_why():
@@ -92,7 +86,5 @@ def test_of_equal_scores_the_lower_index_comes_first_and_nan_last():
     parity = np.arange(1000) % 2
     expected = [*range(1, 1000, 2), *range(0, 1000, 2)]
     assert [score.index for score in top_k(parity, 1000)] == expected
-
-
-def test_unsigned_scores_are_not_turned_around():
-    assert [score.index for score in top_k(array(0, 3, 1, dtype=np.uint8), 3)] == [1, 2, 0]
+    unsigned = array(0, 3, 1, dtype=np.uint8)
+    assert [score.index for score in top_k(unsigned, 3)] == [1, 2, 0]

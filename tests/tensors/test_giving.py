@@ -73,36 +73,27 @@ def test_a_line_of_csv_is_a_row_in_the_shape_of_the_input() -> None:
     assert ready.datatypes == {"x": "FP32"} and ready.notes == ()
 
 
-def test_a_header_of_csv_is_skipped() -> None:
-    assert read(PAIR, pair=csv("a,b\n1,2\n")).tensors["pair"].tolist() == [[1, 2]]
-    assert read(WORD, word=csv("word\nhello\n")).tensors["word"].tolist() == [[b"hello"]]
-    assert read(WORD, word=csv("hello\n")).tensors["word"].tolist() == [[b"hello"]]
-
-
-def test_csv_has_quotes_windows_line_ends_blank_lines_and_a_byte_order_mark() -> None:
-    made = read(WORD, word=csv('\ufeff"a, b"\r\n\r\n"two\nlines"\r\n')).tensors["word"]
-    assert made.tolist() == [[b"a, b"], [b"two\nlines"]]
-
-
-def test_whole_numbers_of_csv_keep_all_their_digits_and_may_be_written_as_floats() -> None:
-    made = read(PAIR, pair=csv(f"{2**62 + 1},3.0\n")).tensors["pair"]
-    assert made.tolist() == [[2**62 + 1, 3]]
-
-
-def test_truth_values_of_csv_are_words_or_numbers() -> None:
-    spec = TensorSpec("b", "BOOL", (-1, 4))
-    made = read(spec, b=csv("true,False,1,0\n")).tensors["b"]
-    assert made.tolist() == [[True, False, True, False]]
+def test_csv_may_be_written_in_many_ways() -> None:
+    truths = TensorSpec("truths", "BOOL", (-1, 4))
+    for spec, said, rows in (
+        (PAIR, "a,b\n1,2\n", [[1, 2]]),  # a header is skipped
+        (WORD, "word\nhello\n", [[b"hello"]]),
+        (WORD, "hello\n", [[b"hello"]]),
+        (WORD, '\ufeff"a, b"\r\n\r\n"two\nlines"\r\n', [[b"a, b"], [b"two\nlines"]]),
+        (PAIR, f"{2**62 + 1},3.0\n", [[2**62 + 1, 3]]),
+        (truths, "true,False,1,0\n", [[True, False, True, False]]),
+    ):
+        assert read(spec, **{spec.name: csv(said)}).tensors[spec.name].tolist() == rows, said
 
 
 def test_an_open_length_takes_what_a_line_of_csv_has() -> None:
-    spec = TensorSpec("x", "FP32", (-1, -1, 2))
-    assert read(spec, x=csv("1,2,3,4,5,6\n")).tensors["x"].shape == (1, 3, 2)
-    assert read(TensorSpec("x", "FP32", (-1,)), x=csv("1\n2\n")).tensors["x"].shape == (2,)
-    assert read(TensorSpec("x", "FP32", (3, 2)), x=csv("1,2\n3,4\n5,6")).tensors["x"].shape == (
-        3,
-        2,
-    )
+    for shape, said, found in (
+        ((-1, -1, 2), "1,2,3,4,5,6\n", (1, 3, 2)),
+        ((-1,), "1\n2\n", (2,)),
+        ((3, 2), "1,2\n3,4\n5,6", (3, 2)),
+    ):
+        made = read(TensorSpec("x", "FP32", shape), x=csv(said)).tensors["x"]
+        assert made.shape == found, shape
 
 
 def test_csv_that_does_not_fit_says_where() -> None:
@@ -168,17 +159,11 @@ def test_without_a_name_a_file_is_for_the_only_input_or_for_those_it_names() -> 
 def test_random_values_fill_one_input_or_all_that_are_left() -> None:
     ready = read(X, PAIR, WORD, pair=csv("1,2"), whole=GivenInput(InputForm.RANDOM), batch=3)
     assert ready.tensors["pair"].tolist() == [[1, 2]] * 3
-    assert {name: len(rows) for name, rows in ready.tensors.items()} == {
-        "x": 3,
-        "pair": 3,
-        "word": 3,
-    }
+    sizes = {name: len(rows) for name, rows in ready.tensors.items()}
+    assert sizes == {"x": 3, "pair": 3, "word": 3}
     assert set(read(X, PAIR, x=GivenInput(InputForm.RANDOM)).tensors) == {"x"}
-
-
-def test_a_batch_of_one_is_added_where_the_model_has_exactly_one() -> None:
-    spec = TensorSpec("x", "FP32", (1, 2))
-    assert read(spec, x=npy(np.zeros(2, np.float32))).tensors["x"].shape == (1, 2)
+    single = TensorSpec("x", "FP32", (1, 2))  # a batch of exactly one is added
+    assert read(single, x=npy(np.zeros(2, np.float32))).tensors["x"].shape == (1, 2)
 
 
 def test_what_cannot_be_read_says_why() -> None:
@@ -201,17 +186,13 @@ def test_what_cannot_be_read_says_why() -> None:
         assert said in str(error), given
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked() -> None:
+def test_an_archive_that_unpacks_to_too_much_and_nothing_given_are_refused() -> None:
     held = io.BytesIO()
     np.savez_compressed(held, x=np.zeros((1 << 25) + 1, np.float64))
-    with pytest.raises(Invalid, match="too large"):
-        read(X, x=GivenInput(InputForm.NPZ, held.getvalue(), "bomb.npz"))
-
-
-def test_nothing_given_names_what_is_wanted() -> None:
-    with pytest.raises(Invalid) as raised:
-        read(X, PAIR)
-    assert raised.value.why == "model 'm' expects x FP32 [-1, 2, 2, 1], pair INT64 [-1, 2]"
+    bomb = GivenInput(InputForm.NPZ, held.getvalue(), "bomb.npz")
+    assert "too large" in str(refusal(Invalid, read, X, x=bomb))
+    wanted = "model 'm' expects x FP32 [-1, 2, 2, 1], pair INT64 [-1, 2]"
+    assert refusal(Invalid, read, X, PAIR).why == wanted
 
 
 @examples(

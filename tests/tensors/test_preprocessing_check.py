@@ -84,7 +84,8 @@ def test_every_picture_becomes_finite_numbers_of_the_shape_that_the_steps_tell(
         assert check(parse({"inputs": {"x": row}}), {"x": spec}) == ()
 
 
-def test_what_fits_is_not_complained_about() -> None:
+def test_what_does_not_fit_is_told_in_a_sentence() -> None:
+    element = {"kind": "text", "as": "bytes"}
     for row, spec in (
         (SIZED, TensorSpec("x", "FP32", (-1, 4, 6, 3))),
         (SIZED, TensorSpec("x", "FP32", (4, 6, 3))),
@@ -95,33 +96,19 @@ def test_what_fits_is_not_complained_about() -> None:
         (SIZED, FileSpec("x", "FP32", None)),
         (LONG, TensorSpec("x", "INT32", (-1, 9))),
         (LONG, TensorSpec("x", "INT32", (-1, -1))),
-        ({"kind": "text", "as": "bytes"}, TensorSpec("x", "BYTES", (-1, 1))),
-        ({"kind": "text", "as": "bytes"}, TensorSpec("x", "BYTES", (-1,))),
+        (element, TensorSpec("x", "BYTES", (-1, 1))),
+        (element, TensorSpec("x", "BYTES", (-1,))),
     ):
         assert fit(row, spec) == (), row
-
-
-def test_what_does_not_fit_is_told_in_a_sentence() -> None:
-    for row, spec, said in (
-        (
-            SIZED,
-            TensorSpec("y", "FP32", (-1, 4, 6, 3)),
-            "'x' is not an input of the model (inputs: y)",
-        ),
-        (
-            SIZED,
-            TensorSpec("x", "FP16", (-1, 4, 6, 3)),
-            "'x' becomes FP32, but the model expects FP16",
-        ),
-        (
-            SIZED,
-            TensorSpec("x", "FP32", (-1, 3, 4, 6)),
-            "of shape [4, 6, 3], but the model expects",
-        ),
-        (SIZED, TensorSpec("x", "FP32", (-1, 72)), "the model expects [-1, 72]"),
-        (RGB, TensorSpec("x", "FP32", (-1, 8, 8, 1)), "of shape [any, any, 3]"),
-        (LONG, TensorSpec("x", "INT32", (-1, 8)), "of shape [9]"),
-        ({"kind": "text", "as": "bytes"}, TensorSpec("x", "BYTES", (-1, 2)), "of shape []"),
+    fitting, turned = (-1, 4, 6, 3), (-1, 3, 4, 6)
+    for row, name, datatype, shape, said in (
+        (SIZED, "y", "FP32", fitting, "'x' is not an input of the model (inputs: y)"),
+        (SIZED, "x", "FP16", fitting, "'x' becomes FP32, but the model expects FP16"),
+        (SIZED, "x", "FP32", turned, "of shape [4, 6, 3], but the model expects"),
+        (SIZED, "x", "FP32", (-1, 72), "the model expects [-1, 72]"),
+        (RGB, "x", "FP32", (-1, 8, 8, 1), "of shape [any, any, 3]"),
+        (LONG, "x", "INT32", (-1, 8), "of shape [9]"),
+        (element, "x", "BYTES", (-1, 2), "of shape []"),
     ):
-        (sentence,) = fit(row, spec)
-        assert said in sentence, (row, spec)
+        (sentence,) = fit(row, TensorSpec(name, datatype, shape))
+        assert said in sentence, (row, name, datatype, shape)

@@ -127,15 +127,12 @@ def test_each_common_mistake_is_found_and_its_change_makes_all_rows_equal() -> N
         assert not check(mended, photos(), tensors).is_skewed, what
 
 
-def test_a_missing_crop_is_found() -> None:
+def test_a_missing_crop_and_two_mistakes_at_once_are_found() -> None:
     record = RGB | {"resize": {"shortest": 8}, "resample": "box", "crop": [6, 6]}
     training = RGB | {"resize": [6, 6], "resample": "box"}
     found = check(record, photos(), trained(photos(), training))
     assert "resized to their final size" in found.causes[0].what
     assert found.causes[0].change == {"crop": None, "resize": [6, 6]}
-
-
-def test_two_mistakes_at_once_are_found_together() -> None:
     training = PHOTOS | {"color": "bgr", "layout": "CHW"}
     found = check(PHOTOS, photos(), trained(photos(), training))
     assert found.causes[0].change == {"color": "bgr", "layout": "CHW"}
@@ -149,17 +146,9 @@ def test_what_differs_by_rounding_only_is_told_as_such() -> None:
     assert found.equal == 0 and found.largest is not None and found.largest < 1e-6
     assert [cause.is_exact for cause in found.causes] == [False]
     assert found.causes[0].what == "only the rounding of floats differs"
-
-
-def test_a_mistake_that_leaves_only_rounding_is_told_as_nearly() -> None:
     tensors = np.nextafter(trained(photos(), PHOTOS | {"color": "bgr"}), np.float32(9))
     found = check(PHOTOS, photos(), tensors)
     assert not found.causes[0].is_exact and found.causes[0].change == {"color": "bgr"}
-
-
-def test_what_no_mistake_explains_has_no_cause() -> None:
-    found = check(PHOTOS, photos(), np.zeros((3, 6, 6, 3), np.float32))
-    assert found.is_skewed and found.causes == ()
 
 
 def test_the_first_row_that_differs_and_the_largest_difference_are_told() -> None:
@@ -168,21 +157,17 @@ def test_the_first_row_that_differs_and_the_largest_difference_are_told() -> Non
     found = check(PHOTOS, photos(), tensors)
     assert (found.rows, found.equal, found.first) == (3, 2, 1)
     assert found.largest == pytest.approx(2)
+    unexplained = check(PHOTOS, photos(), np.zeros((3, 6, 6, 3), np.float32))
+    assert unexplained.is_skewed and unexplained.causes == ()
 
 
-def test_encoded_pictures_are_samples_too() -> None:
+def test_pictures_may_be_encoded_and_tensors_of_another_float_type() -> None:
+    tensors = trained(photos(), PHOTOS)
     encoded = np.array([png(one) for one in photos()], dtype="S")
-    assert not check(PHOTOS, encoded, trained(photos(), PHOTOS)).is_skewed
-
-
-def test_tensors_of_another_float_type_are_compared_as_the_model_takes_them() -> None:
-    found = check(PHOTOS, photos(), trained(photos(), PHOTOS).astype(np.float64))
+    assert not check(PHOTOS, encoded, tensors).is_skewed
+    found = check(PHOTOS, photos(), tensors.astype(np.float64))
     assert not found.is_skewed
     assert found.notes == ("training has float64, the recorded preprocessing produces FP32",)
-
-
-def test_half_precision_is_compared_after_its_own_rounding() -> None:
-    tensors = trained(photos(), PHOTOS)
     for dtype in ("FP16", "BF16"):
         assert not check(PHOTOS | {"dtype": dtype}, photos(), tensors).is_skewed
 
@@ -198,11 +183,8 @@ def test_texts_are_checked_and_their_mistakes_found() -> None:
     assert not check(element, words, words[:, np.newaxis]).is_skewed
     stripped = check(element, words, np.array(["Grün", "a"]))
     assert stripped.causes[0].change == {"strip": True} and stripped.largest is None
-
-
-def test_whole_numbers_that_do_not_fit_are_not_taken_for_equal() -> None:
-    record = {"kind": "text", "as": "utf8", "dtype": "UINT8", "length": 1}
-    assert check(record, np.array(["a"]), np.array([[97 + 256]])).is_skewed
+    byte = {"kind": "text", "as": "utf8", "dtype": "UINT8", "length": 1}
+    assert check(byte, np.array(["a"]), np.array([[97 + 256]])).is_skewed, "which does not fit"
 
 
 def test_what_is_no_sample_is_refused() -> None:
@@ -214,26 +196,23 @@ def test_what_is_no_sample_is_refused() -> None:
         ({"raw_x": np.ones(1)}, "'raw/x' has no counterpart"),
         ({"tensor_x": np.ones(1)}, "'tensor/x' has no counterpart"),
         ({}, "it is empty"),
-        ({"raw_x": np.ones((2, 3)), "tensor_x": np.ones((3, 3))}, "do not match"),
-        ({"raw_x": np.float32(1), "tensor_x": np.ones(1)}, "do not match"),
-        ({"raw_x": np.ones((0, 3, 3)), "tensor_x": np.ones((0, 3))}, "there are 0 samples"),
         ({"raw_y": np.ones(1), "tensor_y": np.ones(1)}, "has no recorded preprocessing"),
-        ({"raw_x": np.ones((1, 2, 2)), "tensor_x": np.ones((1, 2))}, "of float64 of shape"),
-        (
-            {"raw_x": np.ones((1, 2, 2, 5), np.uint8), "tensor_x": np.ones((1, 2))},
-            "of uint8 of shape [1, 2, 2, 5]",
-        ),
-        (
-            {"raw_x": np.array([["a", "b"]]), "tensor_x": np.ones((1, 2))},
-            "of texts of shape [1, 2]",
-        ),
-        (
-            {"raw_x": np.array([b"no picture"]), "tensor_x": np.ones((1, 2))},
-            "raw/x, row 0: the picture cannot be read",
-        ),
     ):
-        error = refusal(Invalid, checked, **arrays)
-        assert said in str(error), arrays
+        assert said in str(refusal(Invalid, checked, **arrays)), arrays
+    one = np.ones((1, 2))
+    for raw, tensors, said in (
+        (np.ones((2, 3)), np.ones((3, 3)), "do not match"),
+        (np.float32(1), np.ones(1), "do not match"),
+        (np.ones((0, 3, 3)), np.ones((0, 3)), "there are 0 samples"),
+        (np.ones((1, 2, 2)), one, "of float64 of shape"),
+        (np.ones((1, 2, 2, 5), np.uint8), one, "of uint8 of shape [1, 2, 2, 5]"),
+        (np.array([["a", "b"]]), one, "of texts of shape [1, 2]"),
+        (np.array([b"no picture"]), one, "raw/x, row 0: the picture cannot be read"),
+    ):
+        assert said in str(refusal(Invalid, checked, raw_x=raw, tensor_x=tensors)), raw
+    held = io.BytesIO()  # numpy pickles objects, and pickles are not read
+    np.savez(held, **{"raw/x": np.array([b"x"], dtype=object), "tensor/x": np.ones(1)})
+    assert "has type object" in str(refusal(Invalid, read_samples, held.getvalue()))
 
 
 def test_pictures_that_unpack_to_too_many_pixels_are_refused() -> None:
@@ -251,14 +230,6 @@ def test_a_row_that_hides_the_mistake_does_not_hide_the_cause() -> None:
     raw[0, 0, 0] = 1
     found = check(PHOTOS, raw, trained(raw, PHOTOS | {"resample": "lanczos"}))
     assert [cause.change for cause in found.causes] == [{"resample": "lanczos"}]
-
-
-def test_pickles_are_not_read() -> None:
-    held = io.BytesIO()
-    objects = {"raw/x": np.array([b"x"], dtype=object), "tensor/x": np.ones(1)}
-    np.savez(held, **objects)
-    with pytest.raises(Invalid, match="has type object"):
-        read_samples(held.getvalue())
 
 
 def test_a_report_is_plain_json() -> None:

@@ -90,15 +90,8 @@ def test_a_tensor_proto_that_cannot_be_is_refused() -> None:
 
 
 def test_the_size_of_tensors_is_known_before_they_are_made() -> None:
-    protos = [
-        messages().read("Tensor", data)
-        for data in (
-            tf.tensor(tf.FLOAT, [1 << 40, 2]),
-            tf.tensor(tf.STRING, [3]),
-            tf.tensor(tf.HALF, [-1]),
-            tf.tensor(8, [5]),
-        )
-    ]
+    sizes = [(tf.FLOAT, [1 << 40, 2]), (tf.STRING, [3]), (tf.HALF, [-1]), (8, [5])]
+    protos = [messages().read("Tensor", tf.tensor(*one)) for one in sizes]
     assert declared_size(protos) == (1 << 43) + 12
 
 
