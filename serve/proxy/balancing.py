@@ -60,6 +60,6 @@ def _some(names: Sequence[str], avoided: Collection[str], turn: int) -> Sequence
     if len(found) < _LOOKED_AT:
         found = [*found, *names[: _LOOKED_AT - len(found)]]
     if avoided:
-        found = [name for name in found if name not in avoided]
-        found = found or [name for name in names if name not in avoided] or names
+        usable = [name for name in found if name not in avoided]
+        found = usable or [name for name in names if name not in avoided] or found
     return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.proxy.balancing import pick
+from serve.proxy.balancing import MANY, pick
 
 NAMES = ("a", "b", "c", "d")
 
@@ -121,3 +121,9 @@ def test_in_a_large_fleet_those_that_are_not_avoided_are_found() -> None:
         assert places == set(left)
     assert pick(FLEET, loads={}, avoided=FLEET, turn=1) in FLEET
     assert {pick(FLEET, loads={}, turn=turn, prefer="r0500") for turn in range(9)} == {"r0500"}
+
+
+def test_in_a_large_fleet_that_is_avoided_as_a_whole_calls_still_take_turns() -> None:
+    names = [f"replica-{number}" for number in range(MANY + 10)]
+    picked = {pick(names, loads={}, avoided=names, turn=turn) for turn in range(len(names))}
+    assert len(picked) > MANY / 2
