@@ -1,4 +1,4 @@
-"""Elements as raw bytes, as JSON and as arrays, checked against tritonclient's own serializers."""
+"""Elements as raw bytes, as JSON and as arrays, checked against tritonclient's own."""
 
 import json
 
@@ -56,18 +56,14 @@ def test_every_datatype_survives_the_way_through_raw_bytes_and_json_in_every_sha
                 assert np.array_equal(received, sent), (datatype, shape)
 
 
-def test_the_extreme_values_keep_every_bit() -> None:
+def test_the_extreme_values_keep_every_bit_in_arrays_as_those_of_triton() -> None:
     for datatype in NUMERIC:
+        assert numpy_dtype(datatype) == triton.triton_to_np_dtype(datatype), datatype
         sent = extremes(datatype)
+        assert datatype_of(sent) == datatype
         raw = to_raw(sent, datatype)
         assert raw == sent.tobytes(), datatype
         assert from_raw(raw, datatype, sent.shape).tobytes() == raw, datatype
-
-
-def test_arrays_and_datatypes_belong_together_as_they_do_for_triton() -> None:
-    for datatype in NUMERIC:
-        assert numpy_dtype(datatype) == triton.triton_to_np_dtype(datatype), datatype
-        assert datatype_of(np.zeros(1, dtype=numpy_dtype(datatype))) == datatype, datatype
 
 
 def test_bytes_are_written_and_read_as_tritonclient_does():
@@ -81,7 +77,7 @@ def test_bytes_are_written_and_read_as_tritonclient_does():
     assert to_raw(np.array(["a", "bc"]), "BYTES") == to_raw(np.array([b"a", b"bc"]), "BYTES")
 
 
-def test_bfloat16_rounds_to_nearest_even_as_ml_dtypes_does():
+def test_bfloat16_rounds_to_nearest_even_as_ml_dtypes_does_and_a_nan_stays_one():
     rng = np.random.default_rng(3)
     bits = rng.integers(0, 2**32, 200_000, dtype=np.uint32)
     ties = (rng.integers(0, 2**16, 2_000, dtype=np.uint32) << np.uint32(16)) | np.uint32(0x8000)
@@ -91,12 +87,8 @@ def test_bfloat16_rounds_to_nearest_even_as_ml_dtypes_does():
         expected = values.astype(ml_dtypes.bfloat16)
     assert to_raw(values, "BF16") == expected.tobytes()
     assert (from_raw(expected.tobytes(), "BF16", values.shape) == expected.astype(np.float32)).all()
-
-
-def test_no_nan_becomes_a_number_as_bfloat16() -> None:
-    for bits in (0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF):
-        sent = np.array([bits], dtype=np.uint32).view(np.float32)
-        assert np.isnan(from_raw(to_raw(sent, "BF16"), "BF16", (1,))).all(), bits
+    nans = np.array([0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF], np.uint32).view(np.float32)
+    assert np.isnan(from_raw(to_raw(nans, "BF16"), "BF16", (4,))).all()
 
 
 def test_views_and_foreign_byte_orders_are_sent_in_row_major_little_endian():
@@ -195,3 +187,37 @@ def test_a_cast_that_would_change_the_values_is_refused() -> None:
     ):
         error = refusal(Invalid, cast, np.array([value]), datatype, "x")
         assert "tensor 'x' " in str(error), (value, datatype)
+
+
+# --- random inputs --------------------------------------------------------------------------------
+
+
+def test_a_random_tensor_has_the_datatype_and_can_be_sent() -> None:
+    for datatype in DATATYPES:
+        tensor = random_tensor(datatype, (-1, 3, -1), np.random.default_rng(0), batch=4)
+        assert tensor.dtype == numpy_dtype(datatype), datatype
+        assert tensor.shape == (4, 3, 1), datatype
+        assert to_raw(tensor, datatype), datatype
+        one, other = (random_tensor(datatype, (50,), np.random.default_rng(5)) for _ in range(2))
+        assert (one == other).all(), datatype
+        assert len(set(one.tolist())) > 1, datatype
+    with pytest.raises(Invalid, match="FP8"):
+        random_tensor("FP8", (1,), np.random.default_rng(0))
+
+
+def test_numbers_are_in_a_range_that_models_meet() -> None:
+    for datatype, low, high in (
+        ("FP16", 0, 1),
+        ("FP32", 0, 1),
+        ("UINT8", 0, 256),
+        ("INT8", -128, 128),
+        ("INT64", 0, 100),
+    ):
+        values = random_tensor(datatype, (20_000,), np.random.default_rng(1)).astype(np.float64)
+        assert low <= values.min() and values.max() < high, (datatype, low)
+        assert values.max() - values.min() > 0.95 * (high - low), (datatype, low)
+
+
+def test_texts_are_short_words():
+    words = random_tensor("BYTES", (200,), np.random.default_rng(2)).tolist()
+    assert all(3 <= len(word) <= 8 and word.isalpha() and word.islower() for word in words)

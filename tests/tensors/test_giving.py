@@ -113,24 +113,20 @@ def test_csv_that_does_not_fit_says_where() -> None:
         assert expected in str(error), (spec, said)
 
 
-def test_without_preprocessing_each_line_of_a_text_is_an_element() -> None:
-    made = read(WORD, word=text("one\r\ntwo\n\n")).tensors["word"]
-    assert made.tolist() == [[b"one"], [b"two"], [b""]]
-    three = TensorSpec("t", "BYTES", (-1, 3))
-    assert read(three, t=text("a\nb\nc\nd\ne\nf")).tensors["t"].shape == (2, 3)
-    with pytest.raises(Invalid, match="it has 2 lines"):
-        read(three, t=text("a\nb"))
-
-
-def test_with_preprocessing_a_whole_text_is_one_row() -> None:
-    spec = TensorSpec("t", "INT32", (-1, 4))
-    made = read(spec, record={"t": LETTERS}, t=text("a\nb\n")).tensors["t"]
-    assert made.tolist() == [[97, 10, 98, 0]]
+def test_each_line_of_a_text_is_an_element_unless_preprocessing_takes_the_whole() -> None:
     element = {"kind": "text", "as": "bytes", "lower": True}
-    made = read(WORD, record={"word": element}, word=text("TWO\nlines")).tensors["word"]
-    assert made.tolist() == [[b"two\nlines"]]
-    flat = TensorSpec("word", "BYTES", (-1,))
-    assert read(flat, record={"word": element}, word=text("A")).tensors["word"].tolist() == [b"a"]
+    flat, numbers = TensorSpec("word", "BYTES", (-1,)), TensorSpec("word", "INT32", (-1, 4))
+    three = TensorSpec("word", "BYTES", (-1, 3))
+    for spec, row, said, made in (
+        (WORD, None, "one\r\ntwo\n\n", [[b"one"], [b"two"], [b""]]),
+        (three, None, "a\nb\nc\nd\ne\nf", [[b"a", b"b", b"c"], [b"d", b"e", b"f"]]),
+        (numbers, LETTERS, "a\nb\n", [[97, 10, 98, 0]]),
+        (WORD, element, "TWO\nlines", [[b"two\nlines"]]),
+        (flat, element, "A", [b"a"]),
+    ):
+        record = {"word": row} if row else None
+        assert read(spec, record=record, word=text(said)).tensors["word"].tolist() == made, said
+    assert "it has 2 lines" in str(refusal(Invalid, read, three, word=text("a\nb")))
 
 
 def test_what_nothing_says_how_to_read_says_what_to_record() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 from serve.core.errors import Invalid
 from serve.tensors.metadata import TensorSpec
@@ -25,6 +26,8 @@ def declared(**row: Any) -> DeclaredOutput:
 
 
 CLASSES = {"kind": "classes", "values": "logits"}
+INDICES = {"kind": "classes", "values": "indices"}
+LABELS = {"kind": "multilabel", "values": "probabilities"}
 IMAGE = {"kind": "image", "layout": "CHW", "range": [0, 1]}
 BOXES = {"kind": "boxes", "format": "xyxy", "scores": "s", "classes": "c"}
 
@@ -35,19 +38,17 @@ def test_what_is_wrong_in_the_document_is_told_with_its_place() -> None:
         ({}, "'outputs.y.kind' is missing"),
         (3, "'outputs.y' is 3"),
         ({"kind": "classes"}, "'outputs.y.values' is missing"),
-        ({**CLASSES, "unit": "m"}, "unknown key 'outputs.y.unit'"),
-        ({**CLASSES, "labels": ""}, "'outputs.y.labels' is ''"),
-        ({"kind": "multilabel", "values": "logits", "threshold": 2}, "'outputs.y.threshold' is 2"),
+        (CLASSES | {"unit": "m"}, "unknown key 'outputs.y.unit'"),
+        (CLASSES | {"labels": ""}, "'outputs.y.labels' is ''"),
+        (LABELS | {"threshold": 2}, "'outputs.y.threshold' is 2"),
         ({"kind": "image", "layout": "HWC"}, "'outputs.y.range' is missing"),
-        ({**IMAGE, "range": [1, 1]}, "'outputs.y.range' is [1, 1]"),
+        (IMAGE | {"range": [1, 1]}, "'outputs.y.range' is [1, 1]"),
         ({"kind": "boxes", "format": "corners"}, "'outputs.y.format' is 'corners'"),
     ):
-        with pytest.raises(Invalid) as caught:
-            parse_outputs({"outputs": {"y": row}})
-        assert said in caught.value.what and caught.value.why, row
+        error = refusal(Invalid, parse_outputs, {"outputs": {"y": row}})
+        assert said in error.what and error.why, row
     for document in ({}, {"outputs": []}, {"outputs": {}, "inputs": {}}):
-        with pytest.raises(Invalid):
-            parse_outputs(document)
+        refusal(Invalid, parse_outputs, document)
 
 
 def test_a_kind_has_to_fit_the_data_type_and_the_shape() -> None:
@@ -56,9 +57,9 @@ def test_a_kind_has_to_fit_the_data_type_and_the_shape() -> None:
         (CLASSES, "FP32", (10,), ""),
         (CLASSES, "INT64", (-1, 10), "needs a vector of floats"),
         (CLASSES, "FP32", (-1, 3, 3), "needs a vector of floats"),
-        ({"kind": "classes", "values": "indices"}, "INT64", (-1,), ""),
-        ({"kind": "classes", "values": "indices"}, "INT64", (-1, 1), ""),
-        ({"kind": "classes", "values": "indices"}, "FP32", (-1, 1), "class indices"),
+        (INDICES, "INT64", (-1,), ""),
+        (INDICES, "INT64", (-1, 1), ""),
+        (INDICES, "FP32", (-1, 1), "class indices"),
         ({"kind": "text"}, "BYTES", (-1, 1), ""),
         ({"kind": "text"}, "FP32", (-1, 1), "needs BYTES"),
         ({"kind": "stream"}, "BYTES", (1,), "not decoupled"),
@@ -95,10 +96,9 @@ def test_each_kind_is_compared_in_its_own_way() -> None:
     found = agreed(CLASSES, [[1, 5, 2], [9, 1, 1]], [[1, 5.5, 3], [1, 9, 1]])
     assert (found.agreement, found.differing) == (0.5, (1,))
     assert found.measures == {"top_1": 0.5, "rank_overlap": 1.0}
-    found = agreed({"kind": "classes", "values": "indices"}, [3, 4], [3, 5], (-1,))
+    found = agreed(INDICES, [3, 4], [3, 5], (-1,))
     assert (found.agreement, found.differing) == (0.5, (1,))
-    labels = {"kind": "multilabel", "values": "probabilities"}
-    found = agreed(labels, [[0.9, 0.6, 0.1]], [[0.9, 0.4, 0.1]])
+    found = agreed(LABELS, [[0.9, 0.6, 0.1]], [[0.9, 0.4, 0.1]])
     assert (found.agreement, dict(found.measures)) == (0.0, {"jaccard": 0.5})
     found = agreed({"kind": "number"}, [[100.0], [1.0]], [[100.5], [1.1]], (-1, 1))
     assert found.differing == (1,) and found.measures["max_rel"] == pytest.approx(0.1 / 1.1)
@@ -115,6 +115,8 @@ def test_each_kind_is_compared_in_its_own_way() -> None:
     texts = [np.array([[one]], dtype=object) for one in (b"one cat", b"one car")]
     found = agreed({"kind": "text"}, *texts, (-1, 1))
     assert found.agreement == 0 and 0.8 < found.measures["similarity"] < 1
+    with pytest.raises(Invalid, match="cannot be compared"):
+        agreed(CLASSES, [[1.0, 2, 3]], [[1.0, 2, 3], [4, 5, 6]])
 
 
 def test_boxes_are_matched_by_class_and_overlap() -> None:
@@ -138,28 +140,16 @@ def test_boxes_are_matched_by_class_and_overlap() -> None:
         assert found["corners"] == [2, 3, 6, 9], form
 
 
-def test_rows_that_cannot_be_paired_are_refused() -> None:
-    with pytest.raises(Invalid, match="cannot be compared"):
-        agreed(CLASSES, [[1.0, 2, 3]], [[1.0, 2, 3], [4, 5, 6]])
-
-
 def test_rows_are_described_by_their_kind() -> None:
-    labels = ("cat", "dog", "owl")
+    labels, multiline = ("cat", "dog", "owl"), np.array([[b"a\nb"]], dtype=object)
+    unsure = LABELS | {"values": "logits"}
     for row, array, words in (
         (CLASSES, [[0.0, 2.0, 0.0]], ["dog  0.787", "cat  0.1065", "owl  0.1065"]),
-        ({"kind": "classes", "values": "indices"}, [2], ["owl  1"]),
-        (
-            {"kind": "multilabel", "values": "probabilities"},
-            [[0.9, 0.2, 0.7]],
-            ["cat  0.9", "owl  0.7"],
-        ),
-        (
-            {"kind": "multilabel", "values": "logits"},
-            [[-9.0, -9, -9]],
-            ["no label is above the threshold"],
-        ),
+        (INDICES, [2], ["owl  1"]),
+        (LABELS, [[0.9, 0.2, 0.7]], ["cat  0.9", "owl  0.7"]),
+        (unsure, [[-9.0, -9, -9]], ["no label is above the threshold"]),
         ({"kind": "number", "unit": "°C"}, [[21.5]], ["21.5 °C"]),
-        ({"kind": "text"}, np.array([[b"a\nb"]], dtype=object), ["a", "b"]),
+        ({"kind": "text"}, multiline, ["a", "b"]),
         ({"kind": "embedding"}, [[3.0, 4.0]], ["vector of 2, norm 5"]),
         (IMAGE, np.zeros((1, 3, 4, 5)), ["4 × 5, 3 channels"]),
         ({**IMAGE, "layout": "HW"}, np.zeros((1, 4, 5)), ["4 × 5, 1 channel"]),
@@ -168,6 +158,9 @@ def test_rows_are_described_by_their_kind() -> None:
     ):
         (found,) = described("y", {"y": np.asarray(array)}, declared(**row), None, labels=labels)
         assert list(in_words(found)) == words, row
+    answer = {"y": np.zeros((1, 2, 4), F32), "s": np.array([[0.9]], F32), "c": np.zeros((1, 2))}
+    (found,) = described("y", answer, declared(**BOXES), None)
+    assert len(found["boxes"]) == 1, "boxes without a score are left out"
 
 
 def test_an_answer_of_other_sizes_than_declared_is_not_read_by_its_kind() -> None:
@@ -176,12 +169,6 @@ def test_an_answer_of_other_sizes_than_declared_is_not_read_by_its_kind() -> Non
     assert list(fitting(kinds, {"y": np.zeros((1, 3, 4), F32)}, specs)) == ["y"]
     for shape in ((1, 3, 5), (1, 3)):
         assert not fitting(kinds, {"y": np.zeros(shape, F32)}, specs)
-
-
-def test_boxes_without_as_many_scores_are_left_out() -> None:
-    answer = {"y": np.zeros((1, 2, 4), F32), "s": np.array([[0.9]], F32), "c": np.zeros((1, 2))}
-    (row,) = described("y", answer, declared(**BOXES), None)
-    assert len(row["boxes"]) == 1
 
 
 def test_label_texts_alone_tell_that_an_output_holds_classes() -> None:

@@ -82,23 +82,21 @@ s_sum{model="m"} 0.5
     }
 
 
-def test_gauges_keep_apart_by_their_source() -> None:
+def test_gauges_keep_apart_by_their_source_while_it_answers() -> None:
     text = '# TYPE g gauge\ng{replica="a"} 1\n'
     assert once({"worker-0": text, "control": text}) == {
         key("g", replica="a", source="worker-0"): 1,
         key("g", replica="a", source="control"): 1,
     }
-
-
-def test_what_names_a_source_itself_is_that_source_of_this_one() -> None:
-    text = (
-        '# TYPE g gauge\ng{source="worker-0"} 1\n# TYPE c counter\nc_total{source="worker-0"} 2\n'
-    )
-    assert once({"10.0.0.7": text, "10.0.0.8": text}) == {
-        key("g", source="worker-0@10.0.0.7"): 1,
-        key("g", source="worker-0@10.0.0.8"): 1,
-        key("c_total", source="worker-0@10.0.0.7"): 2,
-        key("c_total", source="worker-0@10.0.0.8"): 2,
+    totals, reading = Totals(), SourceReading("# TYPE g gauge\ng 1\n")
+    added(totals, {"a": reading, "b": reading})
+    assert samples(added(totals, {"b": reading})) == {key("g", source="b"): 1}
+    named = '# TYPE g gauge\ng{source="w"} 1\n# TYPE c counter\nc_total{source="w"} 2\n'
+    assert once({"10.0.0.7": named, "10.0.0.8": named}) == {
+        key("g", source="w@10.0.0.7"): 1,
+        key("g", source="w@10.0.0.8"): 1,
+        key("c_total", source="w@10.0.0.7"): 2,
+        key("c_total", source="w@10.0.0.8"): 2,
     }
 
 
@@ -125,15 +123,12 @@ def test_one_that_is_forgotten_leaves_what_it_has_counted() -> None:
 def test_what_one_had_counted_before_it_was_heard_of_need_not_count() -> None:
     scene = Scene()
     scene.scrape(a=(1, 100))
-    scene.totals.take("b", SourceReading(calls(70), 2), from_now=True)
-    assert samples(scene.totals.text(["b"])) == {key("calls_total"): 100}
-    scene.totals.take("b", SourceReading(calls(75), 2), from_now=True)
-    assert samples(scene.totals.text(["b"])) == {key("calls_total"): 105}
-    scene.totals.take("b", SourceReading(calls(3), 3), from_now=True)
-    assert samples(scene.totals.text(["b"])) == {key("calls_total"): 108}
+    for life, counted, told in ((2, 70, 100), (2, 75, 105), (3, 3, 108)):
+        scene.totals.take("b", SourceReading(calls(counted), life), from_now=True)
+        assert samples(scene.totals.text(["b"])) == {key("calls_total"): told}, (life, counted)
 
 
-def test_series_of_a_life_that_is_over_stay_in_the_sum() -> None:
+def test_series_of_a_life_that_is_over_stay_and_a_source_without_lives_begins_again() -> None:
     totals = Totals()
     old, new = (f'# TYPE c counter\nc_total{{model="{name}"}} 2\n' for name in ("old", "new"))
     totals.take("a", SourceReading(old, 1))
@@ -141,19 +136,9 @@ def test_series_of_a_life_that_is_over_stay_in_the_sum() -> None:
         key("c_total", model="old"): 2,
         key("c_total", model="new"): 2,
     }
-
-
-def test_a_counter_of_a_source_without_lives_begins_again_as_it_says() -> None:
     totals = Totals()
     totals.take("control", SourceReading(calls(100)))
     assert samples(added(totals, {"control": SourceReading(calls(2))})) == {key("calls_total"): 2}
-
-
-def test_a_gauge_is_left_out_while_its_source_does_not_answer() -> None:
-    totals = Totals()
-    text = "# TYPE g gauge\ng 1\n"
-    added(totals, {"a": SourceReading(text), "b": SourceReading(text)})
-    assert samples(added(totals, {"b": SourceReading(text)})) == {key("g", source="b"): 1}
 
 
 def test_families_may_be_left_out() -> None:
