@@ -47,7 +47,7 @@ def traced(value: bytes, *more: tuple[bytes, bytes]) -> bytes:
 
 def test_a_head_of_a_pattern_is_read_with_its_own_value() -> None:
     found = pattern(traced(b"00-aa-01"), traced(b"00-bb-01"))
-    assert found is not None and repr(found) == "<Pattern m varying=['traceparent']>"
+    assert found is not None
     wanted = known(traced(b"00-c%d-1"))
     assert found.read(traced(b"00-c%d-1")) == (wanted.headers, wanted.head.lines, b"")
 

@@ -92,11 +92,7 @@ def test_a_known_path_with_another_method_is_not_allowed() -> None:
         (b"/v2/models/stats", ("POST",)),
         (b"/v2/repository/index", ("GET",)),
         (b"/v2/repository/r/index", ("GET",)),
-        (b"/v2/repository/models/m/load", ("GET",)),
         (b"/v2/logging", ("PUT",)),
-        (b"/v2/models/m/trace/setting", ("DELETE",)),
-        (b"/v2/systemsharedmemory/status", ("POST",)),
-        (b"/v2/cudasharedmemory/region/r/register", ("GET",)),
     ):
         for method in methods:
             refusal(MethodNotAllowed, parse, method, path)

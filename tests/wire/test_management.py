@@ -39,7 +39,8 @@ def test_other_methods_are_not_allowed() -> None:
         ("GET", LOAD),
         ("PUT", b"/v2/logging"),
         ("HEAD", b"/v2/trace/setting"),
-        ("GET", b"/v2/systemsharedmemory/region/r/register"),
+        ("DELETE", b"/v2/models/m/trace/setting"),
+        ("GET", b"/v2/cudasharedmemory/region/r/register"),
         ("POST", b"/v2/systemsharedmemory/status"),
     ):
         refusal(MethodNotAllowed, read_path, method, path)

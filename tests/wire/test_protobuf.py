@@ -65,6 +65,9 @@ def test_the_correlation_id_is_found_among_the_parameters() -> None:
         message = request()
         setattr(message.parameters["sequence_id"], kind, sequence)
         assert peek(message.SerializeToString(), infer=True).sequence == key, (kind, sequence)
+    message = request(sequence=7)
+    message.parameters["sequence_id"].MergeFromString(b"\x30\x01")
+    assert peek(message.SerializeToString(), infer=True).sequence == "n7", "of an unknown field"
 
 
 def test_the_other_requests_have_name_and_version_in_the_same_places() -> None:
@@ -157,11 +160,8 @@ def test_appended_fields_win_and_nothing_else_changes() -> None:
         assert peek(changed, infer=True) == Peek(name, "3", "n5"), name
 
 
-def test_a_field_number_beyond_one_byte_is_written_too() -> None:
-    assert field(16, b"ab") == b"\x82\x01\x02ab"
-
-
-def test_a_boolean_answer_is_what_protobuf_writes() -> None:
+def test_fields_are_written_as_protobuf_writes_them() -> None:
+    assert field(16, b"ab") == b"\x82\x01\x02ab", "its number needs two bytes"
     for value in (True, False):
         theirs = service_pb2.ServerReadyResponse(ready=value).SerializeToString()
         assert boolean(1, value) == theirs, value

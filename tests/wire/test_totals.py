@@ -116,7 +116,6 @@ def test_one_that_is_forgotten_leaves_what_it_has_counted() -> None:
     scene = Scene()
     scene.scrape(a=(1, 100), b=(2, 50))
     scene.totals.forget("a")
-    assert repr(scene.totals) == "<Totals of ['b']>"
     assert scene.scrape(b=(2, 51)) == 151
 
 
