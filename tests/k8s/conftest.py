@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from k8s.cluster import Cluster
-from k8s.facts.fixtures import manifests, program
+from k8s.facts.combinations import all_manifests
+from k8s.facts.manifests import Manifests
+from k8s.facts.program import Program, read_program
 from k8s.rendering import Rendering, render_all
-
-__all__ = ["manifests", "program"]
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +41,16 @@ def bare(home: Path) -> Iterator[Cluster]:
 def rendered(home: Path) -> dict[str, Rendering]:
     """What each kustomization makes, by its folder: `overlays/eks`."""
     return render_all(home)
+
+
+@pytest.fixture(scope="session")
+def manifests(
+    home: Path, rendered: dict[str, Rendering], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Manifests]:
+    """Every combination that rules are about, by its name: `base + keda`, `overlays/eks`."""
+    return all_manifests(home, tmp_path_factory.mktemp("combinations"), rendered)
+
+
+@pytest.fixture(scope="session")
+def program(manifests: dict[str, Manifests], tmp_path_factory: pytest.TempPathFactory) -> Program:
+    return read_program(tmp_path_factory.mktemp("program"), tuple(manifests.values()))

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from k8s.facts import combinations
-from k8s.rendering import Object, Rendering, objects_of
+from k8s.rendering import Object, Rendering
 
 _WITHOUT_AGENT = ("bucket", "shared-volume")
 
 
 def render(home: Path, folder: Path, *components: str) -> tuple[Object, ...]:
     """What the base and these components come to."""
-    return objects_of(combinations.rendered(home, folder / "rendered", components))
+    return combinations.rendered(home, folder / "rendered", components)
 
 
 def pods(objects: tuple[Object, ...]) -> dict[str, Any]:

@@ -6,9 +6,8 @@ The facts of both sides are extracted: manifests as kubectl renders them, the pr
 
 import pytest
 
-from k8s.facts import combinations
 from k8s.facts.manifests import GONE, Manifests
-from k8s.facts.program import ROOT, Program
+from k8s.facts.program import Program
 from k8s.facts.rules import problems
 from k8s.facts.world import World
 
@@ -109,13 +108,6 @@ def test_a_query_for_what_there_is_not_breaks_a_rule(
     ):
         wrong = right.with_value(leaf.number, leaf.steps, value)
         assert problems(World(wrong, program)), value
-
-
-def test_every_component_is_in_a_combination() -> None:
-    chosen = {name for some in combinations.combinations() for name in some}
-    folder = ROOT / "k8s" / "components"
-    there = {one.name for one in folder.iterdir() if (one / "kustomization.yaml").exists()}
-    assert there - chosen == set(combinations.PARTS)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 Steps = tuple[str | int, ...]
 Object = Mapping[str, Any]
 GONE = object()
@@ -38,26 +36,17 @@ class Manifests:
     name: str
     objects: tuple[Object, ...]
 
-    @classmethod
-    def read(cls, name: str, text: str) -> "Manifests":
-        """Read YAML of any number of objects."""
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        return cls(name, tuple(one for one in yaml.load_all(text, loader) if one))
-
     def of(self, *kinds: str) -> Iterator[Object]:
-        """The objects of these kinds."""
         return (one for one in self.objects if one.get("kind") in kinds)
 
     def named(self, kind: str, name: str) -> Object | None:
-        """One object, if it is there."""
         return next((one for one in self.of(kind) if name_of(one) == name), None)
 
     def leaves(self) -> Iterator[Leaf]:
         """Every value that holds no further ones."""
         for number, one in enumerate(self.objects):
-            where = f"{one.get('kind')}/{name_of(one)}"
             for path, steps, value in _walk(one, "", ()):
-                yield Leaf(where, path, value, number, steps)
+                yield Leaf(label_of(one), path, value, number, steps)
 
     def with_value(self, number: int, steps: Steps, value: Any) -> "Manifests":
         """The same with another value in one place; with `GONE`, without it."""
@@ -67,32 +56,36 @@ class Manifests:
 
 
 def name_of(one: Object) -> str:
-    """The object's own name."""
     return str(one.get("metadata", {}).get("name", ""))
 
 
-def at(value: Any, steps: Steps) -> Any:
-    """What is in one place; None where there is nothing."""
-    for step in steps:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
+def label_of(one: Object) -> str:
+    """As messages call it: `Service/servegate`."""
+    return f"{one.get('kind')}/{name_of(one)}"
 
 
 def dig(value: Any, path: str) -> Any:
     """What is below keys with dots between them; None where there is nothing."""
-    return at(value, tuple(path.split(".")))
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
 
 
-def items(value: Any) -> list[Any]:
-    """A list as it should be: what is no list is empty, and so is what is no mapping in it."""
+def each(value: Any, path: str) -> list[dict[str, Any]]:
+    """The mappings in lists below each other: `spec.rules spec.paths` are two lists."""
+    found = [value]
+    for part in path.split():
+        found = [held for one in found for held in items(dig(one, part))]
+    return found
+
+
+def items(value: Any) -> list[dict[str, Any]]:
+    """The mappings in a list; of what is no list, none."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """A mapping as it should be: what is none is empty."""
+    """A mapping; of what is none, an empty one."""
     return value if isinstance(value, dict) else {}
 
 

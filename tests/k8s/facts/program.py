@@ -17,7 +17,8 @@
 | page | `docs/runbooks.md#replica-is-down` | its heading |
 | entry | `servegate secret` | a Secret's entry, as docs/kubernetes.md makes it |
 
-Ports and paths are seen on the running program (`running.py`), Triton's flags in its own `--help`.
+Ports, paths and questions are seen on the running program (`observed.py`), and
+Triton's flags in its own `--help`.
 """
 
 import asyncio
@@ -27,13 +28,20 @@ import subprocess
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import obstore.store
 import typer
+import yaml
+from k8s.facts import observed
+from k8s.facts.manifests import Manifests, dig, each, mapping
+from k8s.facts.observed import Facts
+from k8s.facts.workloads import pods_of
 from obstore.exceptions import GenericError, UnknownConfigurationKeyError
 
+import serve
 from serve.app import tls
 from serve.app.control import ControlPlane
 from serve.app.metrics import families
@@ -51,6 +59,10 @@ ROOT = Path(__file__).resolve().parents[3]
 # Flags of Tritons after the one that is installed here, with the release that brought them.
 NEWER_FLAGS = {"--allow-client-shm": ("boolean", "26.04")}
 Kinds = Mapping[str, Mapping[str, Any]]
+_TRITON = re.compile(r"(nvcr\.io/nvidia/tritonserver):([\w.-]+)")
+_PIPELINE = ROOT / "examples" / "kubeflow" / "components.py"  # it builds plans in the pool's image
+_SECRETS = ROOT / "k8s" / "examples" / "secrets.yaml"
+_PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +80,31 @@ class Program:
         return tuple(name for name in self.facts.get(kind, {}) if name.startswith(start))
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A port that a command listens on: its number as long as nobody sets another."""
+def read_program(folder: Path, renderings: Collection[Manifests]) -> Program:
+    """The program's facts; what can only be asked for by name is asked for all that they name."""
+    names, paths, metadata = _asked(renderings)
+    known = tuple(commands())
+    flags = [name for kind, name, _ in known if kind == "flag"]
+    kinds: dict[str, dict[str, Any]] = {}
+    for kind, name, value in chain(
+        variables(names),
+        known,
+        metrics(folder),
+        triton(),
+        words(),
+        error_codes(),
+        pages((ROOT / "docs").glob("*.md")),
+        observed.discovery(),
+        observed.keda(metadata),
+        observed.planes(folder, flags, paths),
+        _tags(),
+        _entries(),
+    ):
+        kinds.setdefault(kind, {})[name] = value
+    return Program(kinds)
 
-    number: int
-    host: str  # the setting that says on which address
 
-
-def commands() -> Iterator[tuple[str, str, Any]]:
+def commands() -> Facts:
     """Every command with its flags."""
     for path, command in _walk(typer.main.get_command(app), ()):
         name = " ".join(path)
@@ -92,7 +120,7 @@ def commands() -> Iterator[tuple[str, str, Any]]:
                 yield "variable", variable, ""
 
 
-def variables(asked: Collection[str]) -> Iterator[tuple[str, str, Any]]:
+def variables(asked: Collection[str]) -> Facts:
     """Every setting's variable, those of commands, and of those asked what the storage reads."""
     for row in dataclasses.fields(Settings):
         yield "variable", PREFIX + row.name.upper(), row.name
@@ -103,17 +131,16 @@ def variables(asked: Collection[str]) -> Iterator[tuple[str, str, Any]]:
             yield "variable", name, ""
 
 
-async def _control(given: Settings) -> ControlPlane:
-    """Made where a loop runs, because gRPC asks for one and other tests have ended theirs."""
-    return ControlPlane(given)
-
-
-def metrics(folder: Path) -> Iterator[tuple[str, str, Any]]:
+def metrics(folder: Path) -> Facts:
     """Every metric with its labels, as the metrics port and the admin port show them."""
     given = Settings(state=str(folder), triton=("one=127.0.0.1:1:2:3",), model_repo="")
+
+    async def control() -> ControlPlane:
+        return ControlPlane(given)  # gRPC asks for a loop, and other tests have ended theirs
+
     seen = (
         *ProxyWorker(given, 0, secret="-").registry.collect(),
-        *asyncio.run(_control(given)).registry.collect(),
+        *asyncio.run(control()).registry.collect(),
         *families({}),
         *tls.families(),
     )
@@ -128,7 +155,7 @@ def metrics(folder: Path) -> Iterator[tuple[str, str, Any]]:
             yield "metric", family.name, labels | {"source"}
 
 
-def triton() -> Iterator[tuple[str, str, Any]]:
+def triton() -> Facts:
     """The flags of the Triton that is installed here, and the metrics that are read of it."""
     found = Installation.find(MachineFacts.here())
     told = subprocess.run(
@@ -150,7 +177,7 @@ def triton() -> Iterator[tuple[str, str, Any]]:
         yield "triton metric", name, labels
 
 
-def words() -> Iterator[tuple[str, str, Any]]:
+def words() -> Facts:
     """What pods of ours have in common, and the extras of the package."""
     for key, value in pods.labels("-").items():
         yield "word", key, value
@@ -164,14 +191,14 @@ def words() -> Iterator[tuple[str, str, Any]]:
     yield "word", "entry point", next(iter(project["scripts"]))
 
 
-def error_codes() -> Iterator[tuple[str, str, Any]]:
+def error_codes() -> Facts:
     """The code of every error of ours, with its status over HTTP."""
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.ServegateError):
             yield "error", kind.code, str(http_status(kind.__new__(kind)))
 
 
-def pages(files: Iterable[Path]) -> Iterator[tuple[str, str, Any]]:
+def pages(files: Iterable[Path]) -> Facts:
     """The headings of documents, and the entries of Secrets that they say how to make."""
     for file in files:
         text = file.read_text("utf-8")
@@ -183,15 +210,6 @@ def pages(files: Iterable[Path]) -> Iterator[tuple[str, str, Any]]:
         for secret, rest in re.findall(r"create secret generic ([a-z-]+)(.*)", joined):
             for entry in re.findall(r"--from-(?:literal|file)=([\w.-]+)=", rest):
                 yield "entry", f"{secret} {entry}", "made by the documents"
-
-
-def gathered(*facts: Iterable[tuple[str, str, Any]]) -> Program:
-    """A program of these facts."""
-    kinds: dict[str, dict[str, Any]] = {}
-    for some in facts:
-        for kind, name, value in some:
-            kinds.setdefault(kind, {})[name] = value
-    return Program(kinds)
 
 
 def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -207,5 +225,43 @@ def _is_read_by_storage(name: str) -> bool:
     except UnknownConfigurationKeyError:
         return False
     except GenericError:
-        return True  # it knows the key, and wants another one as well
+        pass  # it knows the key, and wants another one as well
     return True
+
+
+def _tags() -> Facts:
+    """The version of the package is the tag of our images; Triton's is that of the pipeline."""
+    for name in ("servegate", "servegate-load", "servegate-converter"):
+        yield "word", f"tag of {name}", serve.__version__
+    name, tag = _TRITON.findall(_PIPELINE.read_text("utf-8"))[0]
+    yield "word", "triton image", name
+    yield "word", "tag of tritonserver", tag
+
+
+def _entries() -> Facts:
+    """The entries of Secrets, as the template and the heads of manifests have them."""
+    for one in yaml.safe_load_all(_SECRETS.read_text("utf-8")):
+        for entry in mapping(one.get("stringData")):
+            yield "entry", f"{one['metadata']['name']} {entry}", "of the template"
+    for file in sorted((ROOT / "k8s").rglob("*.yaml")):
+        said = " ".join(re.findall(r"^# *(.*)", file.read_text("utf-8"), re.MULTILINE))
+        for secret, entry in re.findall(r"Secret `([\w-]+)` with the entry `([\w.-]+)`", said):
+            yield "entry", f"{secret} {entry}", file.name
+        for entry, secret in re.findall(r"entry `([\w.-]+)` of the Secret `([\w-]+)`", said):
+            yield "entry", f"{secret} {entry}", file.name
+
+
+def _asked(renderings: Collection[Manifests]) -> tuple[set[str], set[str], set[str]]:
+    """Every variable, path and entry of a trigger's metadata that manifests name."""
+    names: set[str] = {entry.partition(" ")[2] for _, entry, _ in _entries()}
+    paths = {"/metrics"}
+    metadata: set[str] = {"key"}
+    for one in renderings:
+        for container in (held for pod in pods_of(one) for held in pod.containers):
+            names.update(container.variables)
+            asked = (dig(container.body, f"{probe}.httpGet.path") for probe in _PROBES)
+            paths.update(str(path) for path in asked if path)
+        for scaled in one.of("ScaledObject"):
+            for trigger in each(scaled, "spec.triggers"):
+                metadata.update(mapping(trigger.get("metadata")))
+    return names, paths, metadata

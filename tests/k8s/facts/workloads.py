@@ -4,15 +4,16 @@ A variable's value comes from where Kubernetes takes it: the container, a Config
 What a Secret holds is not in any manifest; such a value is a stand-in that the program takes.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
-from k8s.facts.manifests import Manifests, Object, dig, items, mapping, name_of
+from k8s.facts.manifests import Manifests, Object, dig, items, label_of, mapping, name_of
 
 SERVEGATE, CONVERTER, TRITON = "servegate", "servegate-converter", "tritonserver"
-_TEMPLATES = {"CronJob": "spec.jobTemplate.spec.template", "Pod": ""}
-_WITH_PODS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob", "ServingRuntime", "Pod")
+_WITH_PODS = ("Deployment", "Job", "ServingRuntime")
 _OF_JOB = "batch.kubernetes.io/job-name"  # Kubernetes adds it
 _OF_KSERVE = "serving.kserve.io/inferenceservice"  # KServe adds it
 _STAND_INS = {
@@ -46,44 +47,28 @@ class Container:
 
     @property
     def name(self) -> str:
-        """The container's."""
         return str(self.body.get("name", ""))
 
     @property
     def command(self) -> str:
         """`proxy`, `load run`: the words before the first that is a flag or an argument."""
-        ahead = []
-        for word in self.words:
-            if word.startswith("-") or "/" in word or "$" in word:
-                break
-            ahead.append(word)
-        return " ".join(ahead)
+        return " ".join(takewhile(re.compile(r"[^-/$][^/$]*").fullmatch, self.words))
 
     @property
     def flags(self) -> tuple[tuple[str, str], ...]:
-        """The flags with their values, in their order."""
-        found, words = [], iter(self.words)
-        rest = list(words)
-        index = 0
-        while index < len(rest):
-            word = rest[index]
-            index += 1
-            if not word.startswith("-") or word == "--":
-                continue
+        """In their order; the value of a flag is behind its `=`, or the word behind it."""
+        found = []
+        for word, behind in zip(self.words, (*self.words[1:], "-"), strict=False):
             flag, equals, value = word.partition("=")
-            if not equals and index < len(rest) and not rest[index].startswith("-"):
-                value = rest[index]
-                index += 1
-            found.append((flag, value))
+            if word.startswith("-") and word != "--":
+                found.append((flag, value if equals or behind.startswith("-") else behind))
         return tuple(found)
 
     def flag(self, name: str) -> str | None:
-        """The value of a flag; None without it."""
         return dict(self.flags).get(name)
 
     @property
     def ports(self) -> dict[str, int]:
-        """The ports that it names."""
         return {
             str(one.get("name")): one["containerPort"]
             for one in items(self.body.get("ports"))
@@ -92,7 +77,6 @@ class Container:
 
     @property
     def mounts(self) -> tuple[dict[str, Any], ...]:
-        """Its volume mounts."""
         return tuple(items(self.body.get("volumeMounts")))
 
     def volume_of(self, path: str) -> dict[str, Any] | None:
@@ -100,8 +84,8 @@ class Container:
         best: dict[str, Any] | None = None
         for mount in self.mounts:
             where = str(mount.get("mountPath", "?")).rstrip("/")
-            inside = path == where or path.startswith(where + "/")
-            if inside and (best is None or len(where) > len(best["mountPath"])):
+            is_inside = f"{path}/".startswith(f"{where}/")
+            if is_inside and (best is None or len(where) > len(best["mountPath"])):
                 best = {"mountPath": where, **self.pod.volume(str(mount.get("name")))}
         return best
 
@@ -124,7 +108,6 @@ class Pod:
     containers: list[Container] = field(default_factory=list)
 
     def volume(self, name: str) -> dict[str, Any]:
-        """A volume by its name; empty where there is none."""
         found = (one for one in items(self.spec.get("volumes")) if one.get("name") == name)
         return next(found, {})
 
@@ -148,20 +131,20 @@ class Pod:
 
 
 def pods_of(manifests: Manifests) -> tuple[Pod, ...]:
-    """All pods that the manifests make."""
+    unknown = ("StatefulSet", "DaemonSet", "ReplicaSet", "CronJob", "Pod")
+    assert not list(manifests.of(*unknown)), "the rules do not look into pods of this kind"
     return tuple(_pod(manifests, one) for one in manifests.of(*_WITH_PODS))
 
 
 def _pod(manifests: Manifests, one: Object) -> Pod:
     kind = str(one.get("kind"))
-    path = _TEMPLATES.get(kind, "spec.template")
-    template = mapping(dig(one, path)) if path else one
+    template = mapping(dig(one, "spec.template"))
     labels, spec = mapping(dig(template, "metadata.labels")), mapping(template.get("spec"))
     if kind == "ServingRuntime":
         labels, spec = _of_kserve(manifests, one)
     own = {_OF_JOB: name_of(one)} if kind == "Job" else {}
     namespace = str(dig(one, "metadata.namespace") or "")
-    pod = Pod(f"{kind}/{name_of(one)}", kind, namespace, {**labels, **own}, spec)
+    pod = Pod(label_of(one), kind, namespace, {**labels, **own}, spec)
     for body in (*items(spec.get("initContainers")), *items(spec.get("containers"))):
         pod.containers.append(_container(manifests, pod, body))
     return pod
@@ -184,10 +167,8 @@ def _container(manifests: Manifests, pod: Pod, body: dict[str, Any]) -> Containe
     for own in (SERVEGATE, TRITON):
         if own in words:
             words = words[words.index(own) + 1 :]
-    variables: dict[str, Variable] = {}
     missing: list[str] = []
-    for one in _variables(manifests, body, missing):
-        variables[one.name] = one
+    variables = {one.name: one for one in _variables(manifests, body, missing)}
     return Container(pod, body, image, tuple(words), variables, tuple(missing))
 
 
@@ -206,8 +187,8 @@ def _variables(
         if "value" in one:
             yield Variable(name, str(one["value"]))
         elif secret := dig(one, "valueFrom.secretKeyRef"):
-            source = f"Secret/{secret.get('name')} {secret.get('key')}"
-            yield Variable(name, _STAND_INS.get(name, "secret"), source)
+            entry = f"Secret/{secret.get('name')} {secret.get('key')}"
+            yield Variable(name, _STAND_INS.get(name, "secret"), entry)
         elif of_map := dig(one, "valueFrom.configMapKeyRef"):
             found = manifests.named("ConfigMap", str(of_map.get("name")))
             value = mapping((found or {}).get("data")).get(of_map.get("key"))

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from k8s.facts.manifests import Manifests, Object, dig, items, mapping, name_of
+from k8s.facts.manifests import Manifests, Object, dig, each, items, label_of, mapping, name_of
 from k8s.facts.program import Program
 from k8s.facts.workloads import CONVERTER, TRITON, Container, Pod, pods_of
 
@@ -18,7 +18,7 @@ from serve.core.errors import ServegateError
 from serve.settings import PREFIX, Explained, Settings, load
 
 OURS = ("servegate", "servegate-load", CONVERTER)
-SERVES = ("Deployment", "StatefulSet", "DaemonSet", "ServingRuntime")
+SERVES = ("Deployment", "ServingRuntime")
 _OF_GATEWAY = "gateway.networking.k8s.io/gateway-name"  # the Gateway API adds it
 _NOWHERE = Path("/nonexistent")
 _LISTS = {row.name for row in fields(Settings) if isinstance(row.default, tuple)}
@@ -33,27 +33,30 @@ class World:
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """All pods."""
         return pods_of(self.manifests)
 
     @cached_property
     def everybody(self) -> tuple[Pod, ...]:
         """All pods, and those that somebody else makes for our Gateways."""
         rims = tuple(
-            Pod(f"Gateway/{name_of(one)}", "Gateway", "", {_OF_GATEWAY: name_of(one)}, {})
+            Pod(label_of(one), "Gateway", "", {_OF_GATEWAY: name_of(one)}, {})
             for one in self.manifests.of("Gateway")
         )
         return (*self.pods, *rims)
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
-        """All containers."""
         return tuple(one for pod in self.pods for one in pod.containers)
 
     @cached_property
     def services(self) -> tuple[Object, ...]:
-        """All Services."""
         return tuple(self.manifests.of("Service"))
+
+    @cached_property
+    def triggers(self) -> tuple[Object, ...]:
+        """What KEDA asks."""
+        scaled = self.manifests.of("ScaledObject")
+        return tuple(trigger for one in scaled for trigger in each(one, "spec.triggers"))
 
     def ours(self, *commands: str) -> Iterator[Container]:
         """Containers of our images; with commands, those that run one of them."""
@@ -62,8 +65,7 @@ class World:
                 yield one
 
     def tritons(self) -> Iterator[Container]:
-        """Containers that run Triton."""
-        return (one for one in self.containers if one.image == TRITON and one.pod.kind in SERVES)
+        return filter(is_triton, self.containers)
 
     def command(self, container: Container) -> str:
         """The command that a container of ours runs; empty where there is none of that name."""
@@ -113,18 +115,16 @@ class World:
         except ServegateError as error:
             return str(error)
 
-    def settings(self, container: Container) -> Settings | str:
-        """The same without the places that the values come from."""
+    def settings(self, container: Container) -> Settings | None:
+        """The same without the places that the values come from; None where it objects."""
         found = self.explained(container)
-        return found if isinstance(found, str) else found.settings
+        return None if isinstance(found, str) else found.settings
 
     def selected(self, service: Object) -> tuple[Pod, ...]:
-        """The pods behind a Service."""
         selector = mapping(dig(service, "spec.selector"))
         return tuple(pod for pod in self.pods if selector and pod.matches(selector))
 
     def service(self, name: str) -> Object | None:
-        """A Service by its name."""
         return next((one for one in self.services if name_of(one) == name), None)
 
     def port_of(self, service: Object, port: object) -> Mapping[str, Any] | None:
@@ -135,4 +135,16 @@ class World:
         return None
 
 
+def is_triton(one: Container) -> bool:
+    """Whether a container is a Triton that serves."""
+    return one.image == TRITON and one.pod.kind in SERVES
+
+
 Rule = Callable[[World], Iterable[str]]
+RULES: list[Rule] = []
+
+
+def rule(check: Rule) -> Rule:
+    """A function becomes a rule."""
+    RULES.append(check)
+    return check

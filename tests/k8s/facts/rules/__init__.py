@@ -1,31 +1,9 @@
 """The rules: what manifests and program must agree on, by subject."""
 
-from k8s.facts.rules import (
-    files,
-    links,
-    pods,
-    ports,
-    rights,
-    scaling,
-    seen,
-    walls,
-    wholes,
-    words,
-)
-from k8s.facts.world import Rule, World
+from k8s.facts.rules import files, links, pods, ports, scaling, seen, walls, wholes, words
+from k8s.facts.world import RULES, World
 
-RULES: tuple[Rule, ...] = (
-    *words.RULES,
-    *ports.RULES,
-    *links.RULES,
-    *scaling.RULES,
-    *walls.RULES,
-    *rights.RULES,
-    *pods.RULES,
-    *files.RULES,
-    *seen.RULES,
-    *wholes.RULES,
-)
+__all__ = ["files", "links", "pods", "ports", "scaling", "seen", "walls", "wholes", "words"]
 
 
 def problems(world: World) -> list[str]:

@@ -5,16 +5,12 @@ from typing import Any
 
 from k8s.facts.manifests import dig, items, mapping
 from k8s.facts.workloads import Container
-from k8s.facts.world import OURS, World
+from k8s.facts.world import OURS, World, is_triton, rule
 
 from serve.triton.repository_url import triton_url
 
 _TLS_ENTRIES = ("tls.crt", "tls.key", "ca.crt")  # what cert-manager writes
-
-
 _BROUGHT = "/mnt/models"  # DefaultModelLocalMountPath of KServe
-
-
 _FILES = (
     "SERVEGATE_TLS_CERT",
     "SERVEGATE_TLS_KEY",
@@ -22,32 +18,29 @@ _FILES = (
     "SERVEGATE_CACERT",
     "SERVEGATE_CLIENT_CERT",
     "SERVEGATE_CLIENT_KEY",
+    "SERVEGATE_KEY_FILE",
+    "--key-file",
     "SSL_CERT_FILE",
 )
-
-
 _WRITTEN = ("SERVEGATE_STATE", "HOME", "TMPDIR")
 
 
+@rule
 def files_are_mounted(world: World) -> Iterator[str]:
     """A file that is named is an entry of a mounted Secret; what is written to is a volume."""
     for one in world.containers:
         variables = world.variables(one) if one.image in OURS else _own(one)
-        for name in _FILES:
-            path = variables.get(name)
-            if path and _is_used(world, one, name) and not _is_entry(world, one, path):
-                yield f"{one} {name}={path}, which no mounted Secret holds"
-        for name in _WRITTEN:
-            path = variables.get(name)
-            if path and _is_used(world, one, name) and not _is_writable(one, path):
-                yield f"{one} writes to {name}={path}, which is no volume that may be written"
-        for name in ("SERVEGATE_KEY_FILE", "--key-file"):
-            path = variables.get(name) or one.flag(name)
-            if path and not _is_entry(world, one, path):
+        given = {name: path for name, path in variables.items() if _is_used(world, one, name)}
+        given |= {"--key-file": one.flag("--key-file") or ""}
+        for name in (*_FILES, *_WRITTEN):
+            path = given.get(name)
+            if path and name in _FILES and not _is_entry(world, one, path):
                 yield f"{one} {name} {path}, which no mounted Secret holds"
-        for path in _scratch(world, one):
-            if not _is_writable(one, path):
-                yield f"{one} may not write to {path}"
+            if path and name in _WRITTEN and not _is_writable(one, path):
+                yield f"{one} writes to {name}={path}, which is no volume that may be written"
+        writes = is_triton(one) or world.command(one) in ("proxy", "control")
+        if writes and not _is_writable(one, "/tmp"):  # where Triton copies models
+            yield f"{one} may not write to /tmp"
         for mount in one.mounts:
             kept = one.pod.volume(str(mount.get("name")))
             if dig(kept, "emptyDir.medium") == "Memory" and mount.get("mountPath") != "/dev/shm":
@@ -56,17 +49,11 @@ def files_are_mounted(world: World) -> Iterator[str]:
             named = (*variables.values(), *(value for _, value in one.flags))
             if "secret" in kept and not any(path.startswith(f"{where}/") for path in named):
                 yield f"{one} has a Secret at {where}, which nothing there reads"
-            if not kept and not _is_claimed(one, mount):
+            if not kept:
                 yield f"{one} mounts {mount.get('name')}, which is no volume"
 
 
-def _scratch(world: World, one: Container) -> tuple[str, ...]:
-    """Where a program writes that has a root which it may not write."""
-    if one in tuple(world.tritons()):
-        return ("/tmp",)  # copies of models
-    return ("/tmp",) if world.command(one) in ("proxy", "control") else ()
-
-
+@rule
 def models_meet(world: World) -> Iterator[str]:
     """The folder that an agent keeps is the one that its Triton reads."""
     for one in world.tritons():
@@ -93,12 +80,13 @@ def models_meet(world: World) -> Iterator[str]:
                 yield f"{agent} is for replica {agent.flag('--replica')}: the pod's name is needed"
 
 
+@rule
 def delivery_meets_agents(world: World) -> Iterator[str]:
     """`delivery` is `agents` exactly where agents run, and Triton is told what to load then."""
     agents = list(world.ours("sync"))
     for one in world.ours("control"):
         settings = world.settings(one)
-        if isinstance(settings, str):
+        if settings is None:
             continue
         if (settings.delivery == "agents") != bool(agents):
             yield f"{one} delivers by '{settings.delivery}', and there are {len(agents)} agents"
@@ -166,28 +154,11 @@ def _is_entry(world: World, one: Container, path: str) -> bool:
 
 
 def _is_writable(one: Container, path: str) -> bool:
-    volume = one.volume_of(path)
-    mount: Mapping[str, Any] = next(
-        (m for m in one.mounts if volume and m.get("name") == volume.get("name")), {}
-    )
-    kinds = ("emptyDir", "persistentVolumeClaim", "ephemeral", "hostPath")
-    return bool(volume) and any(kind in volume for kind in kinds) and not mount.get("readOnly")
-
-
-def _is_claimed(one: Container, mount: Mapping[str, Any]) -> bool:
-    return any(c.get("metadata", {}).get("name") == mount.get("name") for c in _claims(one))
-
-
-def _claims(one: Container) -> list[dict[str, Any]]:
-    return items(one.pod.spec.get("volumeClaimTemplates"))
+    volume = one.volume_of(path) or {}
+    mount = next((m for m in one.mounts if m.get("name") == volume.get("name")), {})
+    kinds = {"emptyDir", "persistentVolumeClaim", "ephemeral", "hostPath"}
+    return bool(volume.keys() & kinds) and not mount.get("readOnly")
 
 
 def _below(volume: Mapping[str, Any] | None, path: str) -> str:
     return path.removeprefix(volume["mountPath"]).strip("/") if volume else "?"
-
-
-RULES = (
-    files_are_mounted,
-    models_meet,
-    delivery_meets_agents,
-)

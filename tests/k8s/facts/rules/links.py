@@ -1,13 +1,12 @@
 """Who calls whom: URLs in settings, discovery, the rim, and the certificate."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from k8s.facts.manifests import Object, dig, items, mapping, name_of
-from k8s.facts.rules.ports import scheme
+from k8s.facts.manifests import Object, dig, each, label_of, mapping, name_of
+from k8s.facts.rules.ports import owners, scheme
 from k8s.facts.workloads import Container
-from k8s.facts.world import World
+from k8s.facts.world import World, rule
 
 ADMIN, HTTP, GRPC, METRICS = "admin", "http", "grpc", "metrics"
 _GATEWAY = (HTTP, GRPC, METRICS)
@@ -36,7 +35,7 @@ def addresses(world: World, one: Container) -> Iterator[tuple[str, str, str]]:
         if name in given and (name in dict(one.flags) or world.command(one) not in _PLANES):
             yield name, one.expanded(given[name]), port
     settings = world.settings(one)
-    if isinstance(settings, str):
+    if settings is None:
         return
     if world.command(one) == "proxy" and settings.control:
         yield "SERVEGATE_CONTROL", settings.control, ADMIN
@@ -47,6 +46,7 @@ def addresses(world: World, one: Container) -> Iterator[tuple[str, str, str]]:
             yield "SERVEGATE_GATEWAY", url, port
 
 
+@rule
 def needed(world: World) -> Iterator[str]:
     """An agent, and whatever else calls the control plane, is told where it is."""
     for one in world.ours("sync"):
@@ -54,6 +54,7 @@ def needed(world: World) -> Iterator[str]:
             yield f"{one} is not told where the control plane is"
 
 
+@rule
 def clients_trust(world: World) -> Iterator[str]:
     """Who calls over TLS and shows no certificate of its own is told whom to trust."""
     for one in world.ours():
@@ -64,6 +65,7 @@ def clients_trust(world: World) -> Iterator[str]:
             yield f"{one} is {'' if is_told else 'not '}told whom to trust, whatever it calls"
 
 
+@rule
 def urls_lead_to_services(world: World) -> Iterator[str]:
     """Every address names a Service of ours, its port, and the way that port speaks."""
     for one in world.ours():
@@ -79,60 +81,38 @@ def urls_lead_to_services(world: World) -> Iterator[str]:
                 continue
             if url.path not in ("", "/"):
                 yield f"{one} {by}={text}: an address has no path"
-            for owner in _owners(world, found, port):
+            for owner in owners(world, found, port):
                 spoken = scheme(world, owner).lower()
                 if url.scheme not in (spoken, "grpc" if spoken == "http" else "grpcs"):
                     yield f"{one} {by}={text}: {owner} speaks {spoken} there"
 
 
+@rule
 def pods_are_where_settings_look(world: World) -> Iterator[str]:
-    """`discover` looks into a namespace in which there are pools, over a Service or the API."""
+    """`discover` asks Kubernetes, for the namespace in which the pools are."""
     for one in world.ours("control"):
         settings = world.settings(one)
-        for text in () if isinstance(settings, str) else getattr(settings, "discover", ()):
+        for text in settings.discover if settings else ():
             kind, _, where = text.partition("=")
-            if kind == "kubernetes":
-                if world.program.find("word", "discovers kubernetes") is None:
-                    yield f"{one} discovers {text}, which the program does not"
-                namespace = where.rpartition("/")[2]
-                if namespace not in ("", one.pod.namespace):
-                    yield f"{one} discovers {text}, and the pools are in {one.pod.namespace}"
-            elif kind == "dns":
-                yield from _looked_up(world, one, where)
-            else:
-                yield f"{one} discovers '{text}', which is no way to"
+            if kind != "kubernetes":
+                yield f"{one} discovers '{text}', and the manifests mean Kubernetes"
+            elif where.rpartition("/")[2] not in ("", one.pod.namespace):
+                yield f"{one} discovers {text}, and the pools are in {one.pod.namespace}"
 
 
-def _looked_up(world: World, one: Container, where: str) -> Iterator[str]:
-    host, *ports = where.partition("@")[0].split(":")
-    found = service_of(world, one.pod.namespace, host)
-    if found is None or dig(found, "spec.clusterIP") != "None":
-        yield f"{one} looks {host} up, and that is no headless Service"
-        return
-    for number, name in zip(ports, _GATEWAY, strict=False):
-        entry = world.port_of(found, int(number) if number.isdigit() else 0)
-        if entry is None or entry.get("name") != name:
-            yield f"{one} takes {number} for the {name} port of {host}"
-
-
+@rule
 def rims_lead_to_services(world: World) -> Iterator[str]:
     """Ingresses and routes lead to ports of Services, HTTP to HTTP and gRPC to gRPC."""
     for one in world.manifests.of("HTTPRoute", "GRPCRoute"):
-        where = f"{one['kind']}/{name_of(one)}"
+        where, backends = label_of(one), each(one, "spec.rules backendRefs")
         wanted = (GRPC,) if one["kind"] == "GRPCRoute" else (HTTP, ADMIN)
-        backends = [b for rule in items(dig(one, "spec.rules")) for b in _backends(rule)]
         if not backends:
             yield f"{where} leads nowhere"
         for backend in backends:
             yield from _leads(world, where, backend.get("name"), backend.get("port"), wanted)
         yield from _attached(world, one, where)
     for one in world.manifests.of("Ingress"):
-        where = f"Ingress/{name_of(one)}"
-        paths = [
-            path
-            for rule in items(dig(one, "spec.rules"))
-            for path in items(dig(rule, "http.paths"))
-        ]
+        where, paths = label_of(one), each(one, "spec.rules http.paths")
         if not paths:
             yield f"{where} leads nowhere"
         for path in paths:
@@ -158,11 +138,11 @@ def _leads(
 
 
 def _attached(world: World, route: Object, where: str) -> Iterator[str]:
-    for parent in items(dig(route, "spec.parentRefs")):
+    for parent in each(route, "spec.parentRefs"):
         gateway = world.manifests.named("Gateway", str(parent.get("name")))
         if gateway is None:
             continue  # it is the cluster's
-        listeners = {one.get("name"): one for one in items(dig(gateway, "spec.listeners"))}
+        listeners = {one.get("name"): one for one in each(gateway, "spec.listeners")}
         listener = listeners.get(parent.get("sectionName"))
         hosts = dig(route, "spec.hostnames") or []
         if listener is None:
@@ -171,23 +151,23 @@ def _attached(world: World, route: Object, where: str) -> Iterator[str]:
             yield f"{where} is for {', '.join(hosts)}, and its listener for {listener['hostname']}"
 
 
+@rule
 def certificates_have_the_names(world: World) -> Iterator[str]:
     """The certificate is good for every name by which something of ours is called."""
     for one in world.manifests.of("Certificate"):
-        names = dig(one, "spec.dnsNames") or []
-        if not names:
-            continue
-        for name in names:
+        names = dig(one, "spec.dnsNames")
+        for name in names or ():
             if _is_inside(name) and not any(_is_name_of(name, s) for s in world.services):
                 yield f"Certificate/{name_of(one)} is for {name}, and no Service is called so"
         called = {host for c in world.ours() for host in _hosts(world, c)} | {"localhost"}
-        asked = {dig(t, "metadata.scalerAddress") for t in _triggers(world)}
-        for host in called | {str(a).rpartition(":")[0] for a in asked if a}:
-            if host not in names:
+        for trigger in world.triggers:
+            called.add(str(dig(trigger, "metadata.scalerAddress")).rpartition(":")[0])
+        for host in called:
+            if names and host not in names:
                 yield f"Certificate/{name_of(one)} is not for {host}, which is called"
         for service in world.services:
             whole = {f"{name_of(service)}{end}" for end in _ends(service)}
-            some = whole & set(names)
+            some = whole & set(names or ())
             if some and some != whole:
                 yield f"Certificate/{name_of(one)} lacks {', '.join(sorted(whole - some))}"
 
@@ -195,11 +175,6 @@ def certificates_have_the_names(world: World) -> Iterator[str]:
 def _is_inside(name: str) -> bool:
     """Whether a name is one of this cluster: others are the operator's, for load balancers."""
     return name != "localhost" and (name.count(".") < 2 or ".svc" in name)
-
-
-def _triggers(world: World) -> Iterator[Mapping[str, Any]]:
-    for one in world.manifests.of("ScaledObject"):
-        yield from items(dig(one, "spec.triggers"))
 
 
 def _hosts(world: World, one: Container) -> Iterator[str]:
@@ -224,21 +199,4 @@ def service_of(world: World, namespace: str, host: str) -> Object | None:
     return world.service(first)
 
 
-def _owners(world: World, service: Object, port: str) -> Iterator[Container]:
-    for pod in world.selected(service):
-        yield from (one for one in pod.containers if port in one.ports)
-
-
-def _backends(rule: dict[str, Any]) -> list[dict[str, Any]]:
-    return items(rule.get("backendRefs"))
-
-
 _PLANES = ("proxy", "control")
-RULES = (
-    needed,
-    clients_trust,
-    urls_lead_to_services,
-    pods_are_where_settings_look,
-    rims_lead_to_services,
-    certificates_have_the_names,
-)

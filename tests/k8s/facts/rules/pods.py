@@ -1,28 +1,27 @@
-"""Pods: images, users, what they may, how long they may take to end; and Triton's flags."""
+"""Pods: images, users, rights, how long they may take to end; and Triton's flags."""
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
 
-from k8s.facts.manifests import dig, mapping, name_of
+from k8s.facts.manifests import dig, items, label_of, mapping, name_of
 from k8s.facts.workloads import CONVERTER, TRITON, Pod
-from k8s.facts.world import OURS, World
+from k8s.facts.world import OURS, World, is_triton, rule
 
 _COMPONENTS = {"proxy": "gateway", "control": "control", "load run": "load"}
 _MARGIN = 2  # seconds that processes of ours need to end, beyond their calls: app/proxy.py
 _IMAGES = re.compile(r"(?P<name>[^:@]+)(?::(?P<tag>[\w.-]+))?(?:@sha256:[0-9a-f]{64})?$")
 
 
+@rule
 def images_are_built(world: World) -> Iterator[str]:
     """An image is one of ours, which a container file makes, or Triton, everywhere the same."""
-    tags: dict[str, set[str]] = {}
     for one in world.containers:
         found = _IMAGES.match(str(one.body.get("image", "")))
         if found is None:
             yield f"{one} has no image"
             continue
         name, tag = found["name"], found["tag"] or ""
-        tags.setdefault(one.image, set()).add(tag)
         if one.image in OURS and world.manifests.named("Image", one.image) is None:
             yield f"{one} runs {name}, and no container file makes it"
         if one.image not in (*OURS, TRITON):
@@ -32,17 +31,15 @@ def images_are_built(world: World) -> Iterator[str]:
         wanted = world.program.find("word", f"tag of {one.image}")
         if tag != wanted:
             yield f"{one} runs {name}:{tag}, and {wanted} is the tag of all"
-    for name, found_tags in tags.items():
-        if len(found_tags) > 1:
-            yield f"{name} has the tags {', '.join(sorted(found_tags))} in one cluster"
 
 
+@rule
 def images_start_the_program(world: World) -> Iterator[str]:
     """A container file starts our command, as the user that pods run as, with extras that exist."""
     user = world.program.find("word", "user")
     program = world.program.find("word", "entry point")
     for image in world.manifests.of("Image"):
-        where = f"Image/{name_of(image)}"
+        where, exposed = label_of(image), image.get("expose") or []
         base = world.manifests.named("Image", str(image.get("from")))
         if image.get("entrypoint", base and base.get("entrypoint")) != [program]:
             yield f"{where} starts {image.get('entrypoint')}, and the package brings {program}"
@@ -53,14 +50,12 @@ def images_start_the_program(world: World) -> Iterator[str]:
         for extra in image.get("extras") or ():
             if world.program.find("extra", extra) is None:
                 yield f"{where} installs the extra {extra}, which the package does not have"
-        exposed = image.get("expose") or []
-        if len(set(exposed)) < len(exposed):
-            yield f"{where} exposes one port twice: {exposed}"
-        for port in exposed:
-            if port not in {p.number for p in _ports(world)}:
-                yield f"{where} exposes {port}, on which no plane listens"
+        heard = {port.number for port in world.program.facts["port"].values()}
+        for port in set(exposed) - heard:
+            yield f"{where} exposes {port}, on which no plane listens"
 
 
+@rule
 def images_have_what_runs(world: World) -> Iterator[str]:
     """PostgreSQL, load tests and conversions need extras; the image of a container has them."""
     for one in world.ours():
@@ -78,6 +73,7 @@ def images_have_what_runs(world: World) -> Iterator[str]:
                 yield f"{one} needs the extra {extra}, which image {one.image} lacks"
 
 
+@rule
 def pods_have_our_labels(world: World) -> Iterator[str]:
     """Pods of ours say so, and what they are."""
     key, part = "app.kubernetes.io/name", "app.kubernetes.io/component"
@@ -88,31 +84,24 @@ def pods_have_our_labels(world: World) -> Iterator[str]:
         component = _component(world, pod)
         if component and pod.labels.get(part) != component:
             yield f"{pod.where} is {part}={pod.labels.get(part)}, and runs as {component}"
-        if world.program.find("word", part) is None:
-            yield f"{pod.where} has {part}, by which the program finds nothing"
 
 
+@rule
 def pods_may_nothing(world: World) -> Iterator[str]:
     """Pods and containers are as `core/pods.py` has them."""
-    wanted_pod = world.program.find("word", "pod security")
-    wanted = world.program.find("word", "container security")
-    if not wanted_pod or not wanted:
-        yield "the program does not say what its pods may"
-        return
     for pod in world.pods:
-        held = mapping(pod.spec.get("securityContext"))
-        for key, value in wanted_pod.items():
-            if held.get(key) != value:
-                yield f"{pod.where} securityContext.{key} is {held.get(key)}, and not {value}"
         if pod.spec.get("enableServiceLinks") is not False:
             yield f"{pod.where} gets every Service as variables"
-        for one in pod.containers:
-            own = mapping(one.body.get("securityContext"))
-            for key, value in wanted.items():
-                if own.get(key) != value:
-                    yield f"{one} securityContext.{key} is {own.get(key)}, and not {value}"
+        places = [(pod.where, pod.spec, "pod security")]
+        places += [(str(one), one.body, "container security") for one in pod.containers]
+        for where, spec, word in places:
+            held = mapping(spec.get("securityContext"))
+            for key, value in world.program.facts["word"][word].items():
+                if held.get(key) != value:
+                    yield f"{where} securityContext.{key} is {held.get(key)}, and not {value}"
 
 
+@rule
 def triton_knows_its_flags(world: World) -> Iterator[str]:
     """Triton has the flags, and values of the kind that they take."""
     for one in world.tritons():
@@ -144,11 +133,11 @@ _GUARDS = {
 }
 
 
+@rule
 def there_is_time_to_end(world: World) -> Iterator[str]:
     """A pod is killed only after its calls could end: preStop, drain, and what ends after it."""
-    for one in (*world.ours("proxy", "control"), *world.tritons()):
-        if one.pod.kind in ("Job", "CronJob"):
-            continue
+    servers = [one for one in world.ours("proxy", "control") if one.pod.kind != "Job"]
+    for one in (*servers, *world.tritons()):
         wait = dig(one.body, "lifecycle.preStop.sleep.seconds")
         if not isinstance(wait, int) or wait < 1:
             yield f"{one} does not wait in preStop: calls still come when it stops"
@@ -156,35 +145,70 @@ def there_is_time_to_end(world: World) -> Iterator[str]:
         grace = one.pod.spec.get("terminationGracePeriodSeconds", 30)
         if one.image == TRITON:
             given = one.flag("--exit-timeout-secs") or "30"
-            ends = int(given) if given.isdigit() else 0
+            ends: float = int(given) if given.isdigit() else 0
         else:
             settings = world.settings(one)
-            ends = 0 if isinstance(settings, str) else settings.drain_timeout + _MARGIN
-            if world.command(one) == "control":
-                ends = _MARGIN
+            is_control = world.command(one) == "control"
+            ends = _MARGIN if settings is None or is_control else settings.drain_timeout + _MARGIN
         if not isinstance(grace, int) or grace < wait + ends:
             yield f"{one} ends after {wait} + {ends} s at the latest, and is killed after {grace} s"
 
 
-def _ports(world: World) -> Iterator[Any]:
-    for name in world.program.names("port"):
-        yield world.program.find("port", name)
-
-
 def _component(world: World, pod: Pod) -> str:
-    if any(one in tuple(world.tritons()) for one in pod.containers):
+    if any(map(is_triton, pod.containers)):
         return "triton"
     if any(one.image in (CONVERTER, TRITON) for one in pod.containers):
         return "conversion"
     return next((c for one in pod.containers if (c := _COMPONENTS.get(world.command(one)))), "")
 
 
-RULES = (
-    images_are_built,
-    images_start_the_program,
-    images_have_what_runs,
-    pods_have_our_labels,
-    pods_may_nothing,
-    triton_knows_its_flags,
-    there_is_time_to_end,
-)
+@rule
+def rights_are_those_of_discovery(world: World) -> Iterator[str]:
+    """Control may do what discovery asks, no more; nobody else has a right or a token."""
+    asked = {
+        tuple(name.split()): world.program.find("asks", name)
+        for name in world.program.names("asks")
+    }
+    given: set[tuple[str, str]] = set()
+    for role in world.manifests.of("Role", "ClusterRole"):
+        for one in items(role.get("rules")):
+            for verb, resource in product(one.get("verbs") or (), one.get("resources") or ()):
+                given.add((verb, resource))
+                if one.get("apiGroups") != [asked.get((verb, resource))]:
+                    yield f"{label_of(role)} allows {verb} {resource}, which nobody asks"
+    for verb, resource in asked.keys() - given:
+        if list(world.ours("control")):
+            yield f"no Role allows {verb} {resource}, which discovery asks"
+    yield from _bound(world)
+
+
+def _bound(world: World) -> Iterator[str]:
+    owners = {str(one.pod.spec.get("serviceAccountName")): one.pod for one in world.ours("control")}
+    for one in world.manifests.of("RoleBinding", "ClusterRoleBinding"):
+        where, role = label_of(one), mapping(one.get("roleRef"))
+        if world.manifests.named(str(role.get("kind")), str(role.get("name"))) is None:
+            yield f"{where} gives {role.get('kind')}/{role.get('name')}, which is not there"
+        if role.get("apiGroup") != "rbac.authorization.k8s.io":
+            yield f"{where} gives a role of {role.get('apiGroup')}"
+        for subject in items(one.get("subjects")):
+            account = subject.get("name")
+            if subject.get("kind") != "ServiceAccount" or account not in owners:
+                yield f"{where} is for {subject.get('kind')}/{account}, which control is not"
+            elif subject.get("namespace") != owners[account].namespace:
+                yield f"{where} is for an account of {subject.get('namespace')}"
+        if not items(one.get("subjects")):
+            yield f"{where} is for nobody"
+    for pod in world.pods:
+        account = pod.spec.get("serviceAccountName")
+        if account is None and pod.kind != "Job":
+            yield f"{pod.where} runs as the account that everybody has"
+        if account and world.manifests.named("ServiceAccount", str(account)) is None:
+            yield f"{pod.where} runs as {account}, which is not there"
+        is_control = any(world.command(c) == "control" for c in pod.containers)
+        own = world.manifests.named("ServiceAccount", str(account)) or {}
+        usual = own.get("automountServiceAccountToken", True)
+        if pod.spec.get("automountServiceAccountToken", usual) is not is_control:
+            yield f"{pod.where} {'lacks its token' if is_control else 'has a token'}"
+    for account in world.manifests.of("ServiceAccount"):
+        if account.get("automountServiceAccountToken", True) is not False:
+            yield f"ServiceAccount/{name_of(account)} gives a token to every pod"

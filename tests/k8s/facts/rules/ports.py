@@ -4,13 +4,13 @@ A port of ours is called as its setting is, without `_port`; Triton's are called
 metrics, because discovery looks for those names.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from k8s.facts.manifests import dig, items, mapping, name_of
-from k8s.facts.program import Port
+from k8s.facts.manifests import Object, dig, each, items, label_of, mapping, name_of
+from k8s.facts.observed import Port
 from k8s.facts.workloads import TRITON, Container
-from k8s.facts.world import OURS, World
+from k8s.facts.world import OURS, World, is_triton, rule
 
 PLANES = ("proxy", "control")
 TRITON_PORTS = {"http": ("--http-port", 8000), "grpc": ("--grpc-port", 8001)} | {
@@ -26,7 +26,7 @@ _TRITON_HEALTH = {f"/v2/health/{one}" for one in ("live", "ready")}
 
 def listening(world: World, one: Container) -> dict[str, int]:
     """The ports on which a container listens, by their names."""
-    if one in tuple(world.tritons()):
+    if is_triton(one):
         asked = ((name, one.flag(flag), usual) for name, (flag, usual) in TRITON_PORTS.items())
         return {
             name: _number(given) if given is not None else usual for name, given, usual in asked
@@ -46,6 +46,7 @@ def listening(world: World, one: Container) -> dict[str, int]:
     return found
 
 
+@rule
 def ports_are_listened_on(world: World) -> Iterator[str]:
     """A container names the ports on which it listens, all of them and no others."""
     for one in (*world.ours(*PLANES), *world.tritons()):
@@ -58,13 +59,14 @@ def ports_are_listened_on(world: World) -> Iterator[str]:
                 yield f"{one} says that port {port.get('name')} is {port['protocol']}"
 
 
+@rule
 def services_lead_to_ports(world: World) -> Iterator[str]:
     """A Service leads to pods, and to ports that they name, under the same name and number."""
     for service in world.services:
         name, pods = name_of(service), world.selected(service)
         if not pods:
             yield f"Service/{name} selects no pod: {dig(service, 'spec.selector')}"
-        for port in items(dig(service, "spec.ports")):
+        for port in each(service, "spec.ports"):
             target = port.get("targetPort", port.get("port"))
             for pod in pods:
                 number = pod.listens_on(target)
@@ -78,6 +80,7 @@ def services_lead_to_ports(world: World) -> Iterator[str]:
                 yield f"Service/{name} says that port {port.get('name')} is {port['protocol']}"
 
 
+@rule
 def ports_can_be_called(world: World) -> Iterator[str]:
     """Every port of a plane or a Triton is a port of a Service, and so is one of a Job."""
     for one in world.containers:
@@ -85,17 +88,17 @@ def ports_can_be_called(world: World) -> Iterator[str]:
         heard = (one.flag("--listen") or "").rpartition(":")[2]
         numbers |= {int(heard)} if heard.isdigit() else set()
         behind = [service for service in world.services if one.pod in world.selected(service)]
-        called = {port.get("port") for each in behind for port in items(dig(each, "spec.ports"))}
+        called = {port.get("port") for some in behind for port in each(some, "spec.ports")}
         for number in sorted(numbers - called):
             yield f"{one} listens on {number}, which no Service leads to"
 
 
+@rule
 def pools_can_be_discovered(world: World) -> Iterator[str]:
     """Triton's pods are behind one Service that discovery finds, with the ports that it wants."""
-    label = "pool label"
-    key = world.program.find("word", label)
+    key = world.program.find("word", "pool label")
     for pod in world.pods:
-        if not any(one in tuple(world.tritons()) for one in pod.containers) or pod.kind == "Job":
+        if not any(is_triton(one) for one in pod.containers):
             continue
         behind = [one for one in world.services if pod in world.selected(one)]
         pools = [one for one in behind if key in mapping(dig(one, "metadata.labels"))]
@@ -108,7 +111,7 @@ def pools_can_be_discovered(world: World) -> Iterator[str]:
                 yield f"Service/{name} says that {pod.where} is the pool {pool}"
             if dig(service, "spec.clusterIP") != "None":
                 yield f"Service/{name} is not headless: discovery needs the pods' own addresses"
-            named = {str(port.get("name")) for port in items(dig(service, "spec.ports"))}
+            named = {str(port.get("name")) for port in each(service, "spec.ports")}
             if named != (looked := set(world.program.names("endpoint port"))):
                 yield f"Service/{name} has the ports {named}, and discovery looks for {looked}"
     for service in world.services:
@@ -117,11 +120,11 @@ def pools_can_be_discovered(world: World) -> Iterator[str]:
             yield f"Service/{name_of(service)} hides pods that are not ready, or is not headless"
 
 
+@rule
 def probes_are_answered(world: World) -> Iterator[str]:
     """Every plane and every Triton is asked whether it lives and is ready, where it answers."""
-    for one in (*world.ours(*PLANES), *world.tritons()):
-        if one.pod.kind in ("Job", "CronJob"):
-            continue
+    servers = [one for one in world.ours(*PLANES) if one.pod.kind != "Job"]
+    for one in (*servers, *world.tritons()):
         for kind, ends in _HEALTH.items():
             probe = one.body.get(kind)
             if not isinstance(probe, dict):
@@ -130,30 +133,18 @@ def probes_are_answered(world: World) -> Iterator[str]:
             yield from _asked(world, one, kind, mapping(probe.get("httpGet")), ends)
 
 
+@rule
 def monitors_read_metrics(world: World) -> Iterator[str]:
-    """A PodMonitor or ServiceMonitor reads a path that answers on a port that there is."""
-    for monitor in world.manifests.of("PodMonitor", "ServiceMonitor"):
-        where = f"{monitor['kind']}/{name_of(monitor)}"
+    """A PodMonitor reads a path that answers on a port that there is."""
+    for monitor in world.manifests.of("PodMonitor"):
+        where, ends = label_of(monitor), each(monitor, "spec.podMetricsEndpoints")
         pods = [pod for pod in world.pods if pod.matches(mapping(dig(monitor, "spec.selector")))]
-        if monitor["kind"] == "ServiceMonitor":
-            selector = mapping(dig(monitor, "spec.selector.matchLabels"))
-            services = [
-                one
-                for one in world.services
-                if selector.items() <= mapping(dig(one, "metadata.labels")).items()
-            ]
-            pods = [pod for one in services for pod in world.selected(one)]
         if not pods:
             yield f"{where} selects nothing: {dig(monitor, 'spec.selector')}"
-        ends = [end for key in ("podMetricsEndpoints", "endpoints") for end in _ends(monitor, key)]
         if not ends:
             yield f"{where} reads no port"
         for end in ends:
             yield from _read(world, where, pods, end)
-
-
-def _ends(monitor: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    return items(dig(monitor, f"spec.{key}"))
 
 
 def _read(world: World, where: str, pods: list[Any], end: dict[str, Any]) -> Iterator[str]:
@@ -162,7 +153,7 @@ def _read(world: World, where: str, pods: list[Any], end: dict[str, Any]) -> Ite
         owner = next((one for one in pod.containers if port in one.ports), None)
         if owner is None:
             yield f"{where} reads port {port}, which {pod.where} does not name"
-        elif owner in tuple(world.tritons()):
+        elif is_triton(owner):
             if (port, path) != ("metrics", "/metrics"):
                 yield f"{where} reads {path} on port {port} of Triton: that is /metrics on metrics"
         else:
@@ -175,10 +166,8 @@ def _read(world: World, where: str, pods: list[Any], end: dict[str, Any]) -> Ite
 
 def scheme(world: World, one: Container) -> str:
     """HTTP or HTTPS, by a plane's settings; Triton's is HTTP."""
-    if one in tuple(world.tritons()):
-        return "HTTP"
-    settings = world.settings(one)
-    return "HTTPS" if not isinstance(settings, str) and settings.tls_cert else "HTTP"
+    settings = None if is_triton(one) else world.settings(one)
+    return "HTTPS" if settings and settings.tls_cert else "HTTP"
 
 
 def _asked(
@@ -188,7 +177,7 @@ def _asked(
     name = next((name for name, number in one.ports.items() if port in (name, number)), None)
     if name is None:
         yield f"{one} {kind} asks port {port}, which the container does not name"
-    elif one in tuple(world.tritons()):
+    elif is_triton(one):
         if name != "http" or path not in _TRITON_HEALTH:
             yield f"{one} {kind} asks {path} on port {port}: Triton does not answer that there"
     elif world.program.find("path", f"{world.command(one)} {name}_port {path}") is None:
@@ -199,19 +188,15 @@ def _asked(
         yield f"{one} {kind} asks over {get.get('scheme')}, and it speaks {scheme(world, one)}"
 
 
+def owners(world: World, service: Object, port: str) -> Iterator[Container]:
+    """The containers behind a Service that name this port."""
+    for pod in world.selected(service):
+        yield from (one for one in pod.containers if port in one.ports)
+
+
 def _of_name(containers: list[Container], name: object) -> int | None:
     return next((one.ports[str(name)] for one in containers if name in one.ports), None)
 
 
 def _number(text: str) -> int:
     return int(text) if text.isdigit() else -1
-
-
-RULES = (
-    ports_are_listened_on,
-    services_lead_to_ports,
-    ports_can_be_called,
-    pools_can_be_discovered,
-    probes_are_answered,
-    monitors_read_metrics,
-)

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
-from k8s.facts.manifests import Object, dig, items, mapping, name_of
+from k8s.facts.manifests import Object, dig, each, label_of, mapping, name_of
 from k8s.facts.rules.links import service_of
-from k8s.facts.world import World
+from k8s.facts.world import World, rule
 
 
+@rule
 def autoscalers_scale_pools(world: World) -> Iterator[str]:
     """An autoscaler scales what there is, by a number that the program tells."""
     for one in world.manifests.of("HorizontalPodAutoscaler", "ScaledObject"):
-        where = f"{one['kind']}/{name_of(one)}"
-        target = mapping(dig(one, "spec.scaleTargetRef"))
+        where, target = label_of(one), mapping(dig(one, "spec.scaleTargetRef"))
         usual = "Deployment" if one["kind"] == "ScaledObject" else ""
         found = world.manifests.named(str(target.get("kind", usual)), str(target.get("name", "")))
         if found is None:
@@ -21,10 +21,10 @@ def autoscalers_scale_pools(world: World) -> Iterator[str]:
         if dig(found, "spec.replicas") is not None:
             yield f"{where} scales {name_of(found)}, which has a number of replicas of its own"
         pool = _pool(world, found)
-        for metric in items(dig(one, "spec.metrics")):
+        for metric in each(one, "spec.metrics"):
             if metric.get("type") == "External":
                 yield from _told(world, where, mapping(metric.get("external")), pool)
-        for trigger in items(dig(one, "spec.triggers")):
+        for trigger in each(one, "spec.triggers"):
             yield from _triggered(world, where, one, trigger, pool)
 
 
@@ -58,8 +58,6 @@ def _triggered(
     entry = world.port_of(service, int(port) if port.isdigit() else 0) if service else None
     if entry is None or entry.get("name") != "keda":
         yield f"{where} asks {metadata.get('scalerAddress')}: no keda port of a Service"
-    if not metadata.keys() - {"scalerAddress"}:
-        yield f"{where} names no pool"
     for key, value in metadata.items():
         read = world.program.find("keda", key)
         if key != "scalerAddress" and read is None:
@@ -74,11 +72,10 @@ def _triggered(
 def _environment(world: World, where: str, scaled: Object, name: object) -> Iterator[str]:
     target = str(dig(scaled, "spec.scaleTargetRef.name"))
     source = dig(scaled, "spec.scaleTargetRef.envSourceContainerName")
-    pods = [pod for pod in world.pods if pod.where == f"Deployment/{target}"]
-    chosen = [c for pod in pods for c in pod.containers if c.name == source]
-    if source is None:  # KEDA takes the first
-        first = [str(dig(pod.spec, "containers")[0].get("name")) for pod in pods]
-        chosen = [c for pod in pods for c in pod.containers if c.name in first]
+    chosen = []
+    for pod in (one for one in world.pods if one.where == f"Deployment/{target}"):
+        wanted = source or each(pod.spec, "containers")[0].get("name")  # as KEDA: the first
+        chosen += [one for one in pod.containers if one.name == wanted]
     if source is not None and not chosen:
         yield f"{where} reads the environment of container {source}, which is not there"
     if name is not None and not any(name in c.variables for c in chosen):
@@ -94,6 +91,3 @@ def _pool(world: World, deployment: Object) -> str:
             if pool and pod.where == f"Deployment/{name_of(deployment)}":
                 return str(pool)
     return ""
-
-
-RULES = (autoscalers_scale_pools,)

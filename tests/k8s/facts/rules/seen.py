@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from k8s.facts.manifests import dig, items, mapping, name_of
-from k8s.facts.world import World
+from k8s.facts.manifests import dig, each, label_of, mapping
+from k8s.facts.world import World, rule
 
 # Labels that Prometheus and its operator add to everything that they read.
 ADDED = frozenset({"job", "instance", "namespace", "pod", "container", "service", "endpoint"})
@@ -22,59 +22,45 @@ _VALUES = re.compile(r"label_values\(\s*([^,()]+?)(?:\{[^}]*\})?\s*,\s*(\w+)\s*\
 _TOLD = re.compile(r"\$labels\.(\w+)|\{\{\s*(\w+)\s*\}\}")
 _ERRORS = re.compile(r"\berror=~\"([^\"]+)\"")
 _PAGE = re.compile(r"^(docs/[\w/-]+\.md)#([\w-]+)$")
-MISTAKES = frozenset(
-    {
-        *("wrong_json", "fixed_setting", "model_control_off"),
-        *("not_in_repository", "unreadable_configuration"),
-    }
-)
-"""Errors of management calls that have Triton's statuses from 500 on, and are the caller's."""
+# Errors of management calls that have Triton's statuses from 500 on, and are the caller's.
+_MISTAKES = {"wrong_json", "fixed_setting", "model_control_off"}
+_MISTAKES |= {"not_in_repository", "unreadable_configuration"}
 _POD_LABEL = "__meta_kubernetes_pod_label_"
-_PLACES = ("expr", "query", "definition")
 
 
 def expressions(world: World) -> Iterator[tuple[str, str]]:
     """Every expression of Prometheus' language, and where it stands."""
     for one in world.manifests.of("PrometheusRule"):
-        for rule in _rules(one):
-            called = rule.get("alert", rule.get("record"))
-            yield f"PrometheusRule/{name_of(one)} {called}", str(rule.get("expr", ""))
-    for one in world.manifests.of("ConfigMap"):
-        for key, board in mapping(one.get("data")).items():
-            if key.endswith(".json"):
-                for path, query in _queries(board, key):
-                    yield f"ConfigMap/{name_of(one)} {path}", query
+        for some in each(one, "spec.groups rules"):
+            called = some.get("alert", some.get("record"))
+            yield f"{label_of(one)} {called}", str(some.get("expr", ""))
+    for where, part in _boards(world):
+        for key in ("expr", "query", "definition"):
+            if isinstance(held := part.get(key), str) and held != "prometheus":
+                yield f"{where}.{key}", held
     for one in world.manifests.of("PrometheusAdapter"):
-        for rule in items(dig(one, "rules.external")):
+        for some in each(one, "rules.external"):
             for key in ("metricsQuery", "seriesQuery"):
-                text = str(rule.get(key, "")).replace("<<.LabelMatchers>>", "")
-                yield f"PrometheusAdapter/{name_of(one)} {key}", text
+                text = str(some.get(key, "")).replace("<<.LabelMatchers>>", "")
+                yield f"{label_of(one)} {key}", text
 
 
+@rule
 def metrics_are_told(world: World) -> Iterator[str]:
     """An expression asks for metrics that there are, by labels that they have."""
     recorded = _recorded(world)
     for where, text in expressions(world):
         asked = (*_METRIC.findall(text), *_RECORDED.findall(text))
         known = {name: _labels(world, name, recorded) for name in asked}
-        yield from (
-            f"{where} asks for {n}, which nobody tells"
-            for n, labels in known.items()
-            if labels is None
-        )
-        every = ADDED.union(*(labels or () for labels in known.values()))
+        for name in (name for name, labels in known.items() if labels is None):
+            yield f"{where} asks for {name}, which nobody tells"
         for name, chosen in _CHOSEN.findall(text):
             own = ADDED | (known.get(name) or frozenset())
-            if name not in known:
-                continue
-            yield from (
-                f"{where} chooses {name} by {one}"
-                for one in _LABEL.findall(chosen)
-                if one not in own
-            )
-        yield from (
-            f"{where} groups by {one}" for one in _grouped(text) if asked and one not in every
-        )
+            for label in set(_LABEL.findall(chosen)) - own if name in known else ():
+                yield f"{where} chooses {name} by {label}"
+        every = ADDED.union(*(labels or () for labels in known.values()))
+        for label in _grouped(text) - every if asked else ():
+            yield f"{where} groups by {label}"
         for name, label in _VALUES.findall(text):
             if _labels(world, name.strip(), recorded) is None:
                 yield f"{where} lists values of {name}, which nobody tells"
@@ -88,56 +74,53 @@ def metrics_are_told(world: World) -> Iterator[str]:
                 yield f"{where} asks for {name}, which nobody tells"
 
 
+@rule
 def alerts_lead_to_pages(world: World) -> Iterator[str]:
     """An alert leads to the heading of a page that is about it, and tells labels that it has."""
     recorded = _recorded(world)
     for one in world.manifests.of("PrometheusRule"):
-        own = [str(rule["alert"]) for rule in _rules(one) if "alert" in rule]
-        yield from (f"PrometheusRule/{name_of(one)} has {n} twice" for n in own if own.count(n) > 1)
-        for rule in _rules(one):
-            if "record" in rule:
-                continue
-            alert = str(rule.get("alert"))
-            where = f"PrometheusRule/{name_of(one)} {alert}"
-            page = _PAGE.search(str(dig(rule, "annotations.runbook_url") or ""))
+        rules = [some for some in each(one, "spec.groups rules") if "record" not in some]
+        own = [str(some.get("alert")) for some in rules]
+        yield from (f"{label_of(one)} has {name} twice" for name in own if own.count(name) > 1)
+        for some, alert in zip(rules, own, strict=True):
+            where, text = f"{label_of(one)} {alert}", str(some.get("expr"))
+            page = _PAGE.search(str(dig(some, "annotations.runbook_url") or ""))
             heading = page and world.program.find("page", f"{page[1]}#{page[2]}")
             if not heading or heading.strip("`") != alert:
                 yield f"{where} leads to no heading of its own: {page and page[0]}"
-            text = str(rule.get("expr"))
             left = ADDED | _grouped(text)
             for name in _RECORDED.findall(text):
                 left |= recorded.get(name, frozenset())
-            for name, text in mapping(rule.get("annotations")).items():
-                for found in _TOLD.findall(str(text)):
-                    if (label := found[0] or found[1]) not in left:
-                        yield f"{where} tells {label} in its {name}, by which it is not grouped"
+            for name, said in mapping(some.get("annotations")).items():
+                for label in _told(said) - left:
+                    yield f"{where} tells {label} in its {name}, by which it is not grouped"
 
 
+@rule
 def legends_tell_labels(world: World) -> Iterator[str]:
     """A legend of a dashboard tells labels that its expression is grouped by, or that it has."""
-    for one in world.manifests.of("ConfigMap"):
-        for key, board in mapping(one.get("data")).items():
-            for target in _targets(board) if key.endswith(".json") else ():
-                text = str(target.get("expr", ""))
-                labels = ADDED | _grouped(text) | {"le"}
-                for name in _METRIC.findall(text):
-                    labels |= _labels(world, name, {}) or frozenset()
-                for found in _TOLD.findall(str(target.get("legendFormat", ""))):
-                    if (label := found[0] or found[1]) not in labels:
-                        yield f"ConfigMap/{name_of(one)} tells {label}, which is not in '{text}'"
+    for where, target in _boards(world):
+        text = str(target.get("expr", ""))
+        labels = ADDED | _grouped(text) | {"le"}
+        for name in _METRIC.findall(text):
+            labels |= _labels(world, name, {}) or frozenset()
+        for label in _told(target.get("legendFormat", "")) - labels:
+            yield f"{where} tells {label}, which is not in '{text}'"
 
 
+@rule
 def pools_are_a_label(world: World) -> Iterator[str]:
     """What a monitor makes of the label of the pods' pool is the label `pool` of the program."""
     key = re.sub(r"\W", "_", str(world.program.find("word", "pool label")))
     for monitor in world.manifests.of("PodMonitor"):
-        where = f"PodMonitor/{name_of(monitor)}"
-        for end in items(dig(monitor, "spec.podMetricsEndpoints")):
-            for one in items(end.get("relabelings")):
-                if one.get("sourceLabels") != [_POD_LABEL + key]:
-                    yield f"{where} takes {one.get('sourceLabels')}, and pods have {key}"
-                if one.get("targetLabel") != "pool":
-                    yield f"{where} calls the pool {one.get('targetLabel')}"
+        for one in each(monitor, "spec.podMetricsEndpoints relabelings"):
+            made = (one.get("sourceLabels"), one.get("targetLabel"))
+            if made != ([_POD_LABEL + key], "pool"):
+                yield f"{label_of(monitor)} makes {made[1]} of {made[0]}, and pods have {key}"
+
+
+def _told(text: object) -> set[str]:
+    return {one or other for one, other in _TOLD.findall(str(text))}
 
 
 def _bare(text: str) -> set[str]:
@@ -155,12 +138,10 @@ def _errors(world: World, where: str, text: str) -> Iterator[str]:
         ours = {
             name
             for name, status in world.program.facts.get("error", {}).items()
-            if name not in MISTAKES and (status == "429" or status.startswith("5"))
+            if name not in _MISTAKES and (status == "429" or status.startswith("5"))
         }
-        yield from (
-            f"{where} counts the error {one}, which is none of ours" for one in codes - ours
-        )
-        yield from (f"{where} does not count the error {one}" for one in sorted(ours - codes))
+        if codes != ours:
+            yield f"{where} counts the errors {codes}, and ours are {ours}"
 
 
 def _labels(world: World, name: str, recorded: dict[str, frozenset[str]]) -> frozenset[str] | None:
@@ -176,44 +157,34 @@ def _labels(world: World, name: str, recorded: dict[str, frozenset[str]]) -> fro
 def _recorded(world: World) -> dict[str, frozenset[str]]:
     """What rules record, with the labels that are left of it."""
     return {
-        str(rule.get("record")): _grouped(str(rule.get("expr")))
+        str(some.get("record")): _grouped(str(some.get("expr")))
         for one in world.manifests.of("PrometheusRule")
-        for rule in _rules(one)
-        if "record" in rule
+        for some in each(one, "spec.groups rules")
+        if "record" in some
     }
 
 
 def _grouped(text: str) -> frozenset[str]:
-    return frozenset(one.strip() for some in _GROUPED.findall(text) for one in some.split(",")) - {
-        ""
-    }
+    names = (one.strip() for some in _GROUPED.findall(text) for one in some.split(","))
+    return frozenset(names) - {""}
 
 
-def _rules(one: Any) -> list[dict[str, Any]]:
-    return [rule for group in items(dig(one, "spec.groups")) for rule in items(group.get("rules"))]
+def _boards(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every mapping inside a dashboard, and where it stands."""
+    for one in world.manifests.of("ConfigMap"):
+        for key, board in mapping(one.get("data")).items():
+            if key.endswith(".json"):
+                yield from _mappings(board, f"{label_of(one)} {key}")
 
 
-def _queries(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _mappings(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(value, dict):
+        yield path, value
         for key, held in value.items():
-            if key in _PLACES and isinstance(held, str) and held != "prometheus":
-                yield f"{path}.{key}", held
-            else:
-                yield from _queries(held, f"{path}.{key}")
+            yield from _mappings(held, f"{path}.{key}")
     elif isinstance(value, list):
         for index, held in enumerate(value):
-            yield from _queries(held, f"{path}[{index}]")
-
-
-def _targets(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        if "expr" in value:
-            yield value
-        for held in value.values():
-            yield from _targets(held)
-    elif isinstance(value, list):
-        for held in value:
-            yield from _targets(held)
+            yield from _mappings(held, f"{path}[{index}]")
 
 
 # What others tell, and what is no metric in an expression.
@@ -224,4 +195,3 @@ _NO_METRIC = re.compile(
     r"|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)"
     r"|\b(?:and|or|unless|bool|offset)\b|(?<![\w:])[0-9][\w.-]*"
 )
-RULES = (metrics_are_told, alerts_lead_to_pages, legends_tell_labels, pools_are_a_label)

@@ -5,15 +5,15 @@ one that allows it, and its receiver likewise for what comes in. Who calls whom 
 each container runs and where its settings send it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from k8s.facts.manifests import Object, dig, items, mapping, name_of
+from k8s.facts.manifests import Object, dig, each, label_of, mapping
 from k8s.facts.rules.links import addresses
 from k8s.facts.rules.ports import listening
 from k8s.facts.workloads import Pod
-from k8s.facts.world import World
+from k8s.facts.world import World, rule
 
 # What is outside, and reached by its port alone.
 OUTSIDE = {
@@ -59,16 +59,19 @@ def calls(world: World) -> Iterator[Call]:
                     yield Call(one.pod, pod, number, f"{by} of {one.name}")
 
 
+@rule
 def calls_get_through(world: World) -> Iterator[str]:
     """Every call that the program makes is allowed on both sides."""
     policies = tuple(world.manifests.of("NetworkPolicy"))
-    for caller, callee, port, why in _unique(calls(world)):
-        if not _may(policies, "Egress", callee, caller, port):
-            yield f"{caller.where} may not call {callee.where} on port {port} ({why}): no egress"
-        if not _may(policies, "Ingress", caller, callee, port):
-            yield f"{callee.where} may not be called on {port} by {caller.where}: no ingress"
+    for one in calls(world):
+        text = f"{one.caller.where} may not call {one.callee.where} on port {one.port} ({one.why})"
+        if not _may(policies, "Egress", one.callee, one.caller, one.port):
+            yield f"{text}: no egress"
+        if not _may(policies, "Ingress", one.caller, one.callee, one.port):
+            yield f"{text}: no ingress"
 
 
+@rule
 def outside_is_reached(world: World) -> Iterator[str]:
     """Control reaches the Kubernetes API, its database and its storage; everybody reaches DNS."""
     policies = tuple(world.manifests.of("NetworkPolicy"))
@@ -81,16 +84,18 @@ def outside_is_reached(world: World) -> Iterator[str]:
                 yield f"{one} does not reach port {port}: {OUTSIDE[port]}"
 
 
+@rule
 def others_get_in(world: World) -> Iterator[str]:
     """Callers, the rim, Prometheus and KEDA reach the ports that are there for them."""
     policies = tuple(world.manifests.of("NetworkPolicy"))
-    for pod, port, who in (*_of_callers(world), *_of_monitors(world), *_of_rims(world)):
+    for pod, port, who in _callers(world):
         number = pod.listens_on(port)
         if number is not None and not _may(policies, "Ingress", who, pod, number):
             name = who.where if who else "another namespace"
             yield f"{pod.where} may not be called on {port} from {name}: no ingress"
 
 
+@rule
 def nothing_else_gets_in(world: World) -> Iterator[str]:
     """What no policy allows is refused, in both ways, to every pod."""
     for kind in ("Ingress", "Egress"):
@@ -103,34 +108,28 @@ def nothing_else_gets_in(world: World) -> Iterator[str]:
             yield f"no policy refuses {kind} to every pod"
 
 
-def _of_callers(world: World) -> Iterator[tuple[Pod, object, Pod | None]]:
+def _callers(world: World) -> Iterator[tuple[Pod, object, Pod | None]]:
+    """Which pod is called on which port, and by whom: None is somewhere outside.
+
+    A Gateway of ours may be in this namespace or in another one.
+    """
+    rims = [None, *(one for one in world.everybody if one.kind == "Gateway")]
     yield from ((one.pod, port, None) for one in world.ours("proxy") for port in ("http", "grpc"))
-
-
-def _of_monitors(world: World) -> Iterator[tuple[Pod, object, Pod | None]]:
     for one in world.manifests.of("PodMonitor"):
-        for pod in world.pods:
-            if pod.matches(mapping(dig(one, "spec.selector"))):
-                ends = items(dig(one, "spec.podMetricsEndpoints"))
-                yield from ((pod, end.get("port"), None) for end in ends)
-    if list(world.manifests.of("ScaledObject")):
+        ends = each(one, "spec.podMetricsEndpoints")
+        pods = [pod for pod in world.pods if pod.matches(mapping(dig(one, "spec.selector")))]
+        yield from ((pod, end.get("port"), None) for pod in pods for end in ends)
+    if world.triggers:
         yield from ((one.pod, "keda", None) for one in world.ours("control"))
-
-
-def _of_rims(world: World) -> Iterator[tuple[Pod, object, Pod | None]]:
-    """Through Gateways of ours, which may be in this namespace or in another one, and Ingresses."""
-    rims = [one for one in world.everybody if one.kind == "Gateway"]
-    for route in world.manifests.of("HTTPRoute", "GRPCRoute"):
-        for rule in items(dig(route, "spec.rules")):
-            for backend in items(rule.get("backendRefs")):
-                for pod in _behind(world, backend.get("name")):
-                    yield from ((pod, backend.get("port"), who) for who in (None, *rims))
+    for one in world.manifests.of("HTTPRoute", "GRPCRoute"):
+        for backend in each(one, "spec.rules backendRefs"):
+            for pod in _behind(world, backend.get("name")):
+                yield from ((pod, backend.get("port"), who) for who in rims)
     for one in world.manifests.of("Ingress"):
-        for rule in items(dig(one, "spec.rules")):
-            for path in items(dig(rule, "http.paths")):
-                service = mapping(dig(path, "backend.service"))
-                for pod in _behind(world, service.get("name")):
-                    yield pod, dig(service, "port.name"), None
+        for path in each(one, "spec.rules http.paths"):
+            service = mapping(dig(path, "backend.service"))
+            for pod in _behind(world, service.get("name")):
+                yield pod, dig(service, "port.name"), None
 
 
 def _behind(world: World, name: object) -> tuple[Pod, ...]:
@@ -138,11 +137,11 @@ def _behind(world: World, name: object) -> tuple[Pod, ...]:
     return world.selected(service) if service else ()
 
 
+@rule
 def policies_select_pods(world: World) -> Iterator[str]:
     """A policy is about pods that there are, and names ports that they or their peers have."""
     for policy in world.manifests.of("NetworkPolicy"):
-        where = f"NetworkPolicy/{name_of(policy)}"
-        selector = mapping(dig(policy, "spec.podSelector"))
+        where, selector = label_of(policy), mapping(dig(policy, "spec.podSelector"))
         pods = [one for one in world.everybody if one.matches(selector)]
         if not pods:
             yield f"{where} selects no pod: {dig(policy, 'spec.podSelector')}"
@@ -150,41 +149,39 @@ def policies_select_pods(world: World) -> Iterator[str]:
         if not kinds or set(kinds) - {"Ingress", "Egress"}:
             yield f"{where} is for {kinds}"
         for kind, side in (("Ingress", "from"), ("Egress", "to")):
-            rules = items(dig(policy, f"spec.{kind.lower()}"))
+            rules = each(policy, f"spec.{kind.lower()}")
             if rules and kind not in kinds:
                 yield f"{where} has rules for {kind}, and is not for that"
-            for rule in rules:
-                yield from _sound(world, where, kind, rule, pods, items(rule.get(side)))
+            for one in rules:
+                yield from _sound(world, f"{where} {kind}", kind, one, pods, each(one, side))
 
 
 def _sound(
-    world: World, where: str, kind: str, rule: dict[str, Any], pods: list[Pod], peers: list[Any]
+    world: World, where: str, kind: str, one: Object, pods: list[Pod], peers: list[Any]
 ) -> Iterator[str]:
     inside = [peer for peer in peers if "podSelector" in peer and "namespaceSelector" not in peer]
     for peer in inside:
         if not any(pod.matches(mapping(peer["podSelector"])) for pod in world.everybody):
-            yield f"{where} {kind} names pods that are not there: {peer['podSelector']}"
+            yield f"{where} names pods that are not there: {peer['podSelector']}"
     for peer in peers:
         if not peer.keys() & {"podSelector", "namespaceSelector", "ipBlock"}:
-            yield f"{where} {kind} has a peer without a selector"
-    ports = items(rule.get("ports"))
-    if kind == "Ingress" and not peers and any(pod.kind != "Gateway" for pod in pods):
+            yield f"{where} has a peer without a selector"
+    ports, is_ours = each(one, "ports"), any(pod.kind != "Gateway" for pod in pods)
+    if kind == "Ingress" and not peers and is_ours:
         yield f"{where} lets everybody in"
-    if not ports and any(pod.kind != "Gateway" for pod in pods):
-        yield f"{where} {kind} opens every port"
+    if not ports and is_ours:
+        yield f"{where} opens every port"
     callees = pods if kind == "Ingress" else [p for p in world.pods if _is_peer(peers, p)]
     for entry in ports:
         port = entry.get("port")
-        if ports.count(entry) > 1:
-            yield f"{where} {kind} opens port {port} twice"
         is_inside = kind == "Ingress" or (inside and len(inside) == len(peers))
         if is_inside and not (callees and all(pod.listens_on(port) for pod in callees)):
-            yield f"{where} {kind} opens port {port}, which nobody there listens on"
+            yield f"{where} opens port {port}, which nobody there listens on"
         if not is_inside and port not in OUTSIDE:
-            yield f"{where} {kind} opens port {port} to the outside"
+            yield f"{where} opens port {port} to the outside"
         protocol = entry.get("protocol", "TCP")
         if protocol != "TCP" and (protocol, port) != ("UDP", 53):
-            yield f"{where} {kind} opens port {port} for {protocol}"
+            yield f"{where} opens port {port} for {protocol}"
 
 
 def _may(policies: Iterable[Object], kind: str, other: Pod | None, own: Pod, port: int) -> bool:
@@ -198,21 +195,21 @@ def _may(policies: Iterable[Object], kind: str, other: Pod | None, own: Pod, por
     side = "to" if kind == "Egress" else "from"
     callee = other if kind == "Egress" else own
     for policy in about:
-        for rule in items(dig(policy, f"spec.{kind.lower()}")):
-            peers = items(rule.get(side))
+        for one in each(policy, f"spec.{kind.lower()}"):
+            peers = each(one, side)
             is_peer = not peers or (_is_outside(peers) if other is None else _is_peer(peers, other))
-            if is_peer and _has_port(rule, port, callee):
+            if is_peer and _has_port(one, port, callee):
                 return True
     return not about
 
 
-def _has_port(rule: Mapping[str, Any], port: int, callee: Pod | None) -> bool:
-    for entry in items(rule.get("ports")):
+def _has_port(one: Object, port: int, callee: Pod | None) -> bool:
+    for entry in each(one, "ports"):
         named = callee.listens_on(entry.get("port")) if callee else None
         protocol = entry.get("protocol", "TCP")
         if port in (entry.get("port"), named) and protocol == ("UDP" if port == 53 else "TCP"):
             return True
-    return not rule.get("ports")
+    return not one.get("ports")
 
 
 def _is_peer(peers: list[Any], pod: Pod) -> bool:
@@ -230,20 +227,3 @@ def _is_peer(peers: list[Any], pod: Pod) -> bool:
 
 def _is_outside(peers: list[Any]) -> bool:
     return any("ipBlock" in peer or "namespaceSelector" in peer for peer in peers)
-
-
-def _unique(found: Iterable[Call]) -> list[tuple[Pod, Pod, int, str]]:
-    seen: dict[tuple[str, str, int], tuple[Pod, Pod, int, str]] = {}
-    for one in found:
-        key = (one.caller.where, one.callee.where, one.port)
-        seen.setdefault(key, (one.caller, one.callee, one.port, one.why))
-    return list(seen.values())
-
-
-RULES = (
-    calls_get_through,
-    outside_is_reached,
-    others_get_in,
-    nothing_else_gets_in,
-    policies_select_pods,
-)

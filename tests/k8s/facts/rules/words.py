@@ -1,11 +1,12 @@
 """Commands, flags, variables and what the settings come to."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 
-from k8s.facts.manifests import dig, items, mapping, name_of
+from k8s.facts.manifests import dig, each, mapping, name_of
 from k8s.facts.workloads import Container
-from k8s.facts.world import World
+from k8s.facts.world import World, rule
 
 from serve.app.addresses import require_safe_addresses
 from serve.core.errors import ServegateError
@@ -30,6 +31,7 @@ OTHERS = {
 }
 
 
+@rule
 def commands_exist(world: World) -> Iterator[str]:
     """Every container of ours runs a command of the program, with flags that it has."""
     for one in world.ours():
@@ -48,13 +50,10 @@ def commands_exist(world: World) -> Iterator[str]:
             yield f"{one} lacks {flag}, without which `servegate {name}` does not start"
 
 
+@rule
 def variables_are_read(world: World) -> Iterator[str]:
     """Every variable is one that somebody reads."""
-    of_keda = {
-        dig(trigger, "metadata.keyFromEnv")
-        for scaled in world.manifests.of("ScaledObject")
-        for trigger in items(dig(scaled, "spec.triggers"))
-    }
+    of_keda = {dig(trigger, "metadata.keyFromEnv") for trigger in world.triggers}
     for one in world.containers:
         text = " ".join((*one.words, *(each.value for each in one.variables.values())))
         for missing in one.missing:
@@ -63,7 +62,7 @@ def variables_are_read(world: World) -> Iterator[str]:
             is_known = world.program.find("variable", name) is not None
             if not (is_known or name in OTHERS or name in of_keda or f"$({name})" in text):
                 yield f"{one} sets {name}, which nobody reads"
-        for name in _named(text):
+        for name in re.findall(r"\$\(([^)]*)", text):
             if name not in one.variables:
                 yield f"{one} says $({name}), and there is no such variable"
     for image in world.manifests.of("Image"):
@@ -72,6 +71,7 @@ def variables_are_read(world: World) -> Iterator[str]:
                 yield f"Image/{name_of(image)} sets {name}, which nobody reads"
 
 
+@rule
 def config_maps_are_variables(world: World) -> Iterator[str]:
     """What a ConfigMap of settings holds is read by a container."""
     taken = {
@@ -80,24 +80,25 @@ def config_maps_are_variables(world: World) -> Iterator[str]:
         for source in one.body.get("envFrom") or ()
     }
     for one in world.manifests.of("ConfigMap"):
-        keys = [key for key in mapping(one.get("data")) if key.startswith(PREFIX)]
-        if keys and name_of(one) not in taken:
+        data = mapping(one.get("data"))
+        if any(key.startswith(PREFIX) for key in data) and name_of(one) not in taken:
             yield f"ConfigMap/{name_of(one)} holds settings, and no container takes it"
-        for key in mapping(one.get("data")) if name_of(one) in taken else ():
+        for key in data if name_of(one) in taken else ():
             if world.program.find("variable", key) is None:
                 yield f"ConfigMap/{name_of(one)} data.{key} is no variable of the program"
 
 
+@rule
 def settings_are_taken(world: World) -> Iterator[str]:
     """The program takes the settings, and would open the ports that they say."""
     for one in world.ours(*PLANES):
         settings = world.settings(one)
-        if isinstance(settings, str):
-            yield f"{one}: {settings}"
+        if settings is None:
+            yield f"{one}: {world.explained(one)}"
             continue
         plane = world.command(one)
         try:
-            asyncio.run(_opens(settings, plane))
+            asyncio.run(_would_open(settings, plane))
         except ServegateError as error:
             yield f"{one}: {error}"
         if bool(settings.tls_cert) != bool(settings.tls_key):
@@ -119,6 +120,7 @@ _PROXY = ("control", "secret")
 _CONTROL = ("gateway", "secret", "discover")
 
 
+@rule
 def secrets_are_told(world: World) -> Iterator[str]:
     """A variable from a Secret is an entry that the documents say how to make."""
     for one in world.containers:
@@ -127,7 +129,7 @@ def secrets_are_told(world: World) -> Iterator[str]:
                 entry = variable.source.removeprefix("Secret/")
                 if world.program.find("entry", entry) is None:
                     yield f"{one} takes {variable.name} of {variable.source}, which no page makes"
-        for source in items(one.body.get("envFrom")):
+        for source in each(one.body, "envFrom"):
             if not dig(source, "configMapRef.name") and not dig(source, "secretRef.name"):
                 yield f"{one} takes variables of nothing"
             if secret := dig(source, "secretRef.name"):
@@ -140,6 +142,7 @@ def secrets_are_told(world: World) -> Iterator[str]:
                         yield f"{one} takes '{name}' as a variable, which nobody reads"
 
 
+@rule
 def secrets_become_settings(world: World) -> Iterator[str]:
     """Both planes and the agents share one entry as their secret, and control one database."""
     for setting in ("SECRET", "DATABASE"):
@@ -152,11 +155,6 @@ def secrets_become_settings(world: World) -> Iterator[str]:
                 yield f"{one} has {name} in the open"
 
 
-def _named(text: str) -> Iterator[str]:
-    for part in text.split("$(")[1:]:
-        yield part.partition(")")[0]
-
-
 def _is_kept(settings: Settings, one: Container) -> bool:
     """Whether what is kept in the state folder outlives the pod, or nothing is kept there."""
     if settings.database and settings.storage:
@@ -165,16 +163,6 @@ def _is_kept(settings: Settings, one: Container) -> bool:
     return volume is not None and "persistentVolumeClaim" in volume
 
 
-async def _opens(settings: Settings, plane: str) -> None:
+async def _would_open(settings: Settings, plane: str) -> None:
     is_proxy = plane == "proxy"
     await require_safe_addresses(settings, data=is_proxy, admin=not is_proxy, knows_keys=False)
-
-
-RULES = (
-    commands_exist,
-    variables_are_read,
-    config_maps_are_variables,
-    settings_are_taken,
-    secrets_are_told,
-    secrets_become_settings,
-)
