@@ -1,30 +1,24 @@
 """Look for inputs that break a target, guided by coverage: `python -m fuzz.fuzzing TARGET SECONDS`.
 
 Without a target all of them are fuzzed, one process each. atheris keeps what it learns outside the
-repository; an input that breaks a target is made as small as it gets and put into the target's
-corpus, where the test suite plays it from then on. `--past TEXT` goes on past failures that say so.
+repository; an input that breaks a target is put into the target's corpus, where the test suite
+plays it from then on. `--past TEXT` goes on past failures that say so.
 """
 
 import argparse
-import hashlib
 import re
 import subprocess
 import sys
 import tempfile
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
 _LEARNED = _ROOT / ".venv-fuzz" / "learned"  # inputs that reach something new
 _LARGEST = 4096  # bytes of an input
 _SLOW = 20  # seconds for one input
-_TRIES = 3000  # to make an input smaller
-Play = Callable[[bytes], None]
 
 
 def main() -> int:
-    """Fuzz one target, or each of them in a process of its own."""
     parser = argparse.ArgumentParser(description="Fuzz the data plane.")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("--past", default="", help="a pattern of failures to go past")
@@ -63,20 +57,13 @@ def _child(name: str, seconds: int, past: str) -> bool:
 
 
 def _keep(name: str, path: Path) -> None:
-    """Put what libFuzzer has found into the corpus, as small as it gets."""
-    from fuzz.targets import CORPUS, TARGETS
+    """Put what breaks the target into the corpus, and what is slow beside what was learned."""
+    from fuzz.targets import CORPUS
 
-    play = TARGETS[name]
-    data = path.read_bytes()
-    if path.name.startswith("timeout") or not _where(play, data):
-        kept = _LEARNED / name / path.name
-        kept.write_bytes(data)
-        print(f"{path.name} is slow, or breaks {name} no more: see {kept}", file=sys.stderr)
-        return
-    data = smallest(play, data)
-    kept = CORPUS / name / f"found-{_slug(play, data)}"
-    kept.write_bytes(data)
-    print(f"an input of {len(data)} bytes breaks {name}: {kept}", file=sys.stderr)
+    folder = _LEARNED if path.name.startswith("timeout") else CORPUS
+    kept = folder / name / path.name
+    kept.write_bytes(path.read_bytes())
+    print(f"an input breaks {name}, or is slow: {kept}", file=sys.stderr)
 
 
 def _fuzz(name: str, seconds: int, past: str) -> None:
@@ -93,7 +80,7 @@ def _fuzz(name: str, seconds: int, past: str) -> None:
         try:
             play(data)
         except Exception as error:
-            if not past or not re.search(past, _said(error)):
+            if not past or not re.search(past, f"{type(error).__name__}: {error}"):
                 raise
 
     flags = [
@@ -107,56 +94,10 @@ def _fuzz(name: str, seconds: int, past: str) -> None:
         str(CORPUS / name),
     ]
     grammar = GRAMMARS.get(name)
-    options = (
-        {"custom_mutator": mutator(grammar, lambda d, n: atheris.Mutate(d, n))} if grammar else {}
-    )
+    change = grammar and mutator(grammar, lambda data, largest: atheris.Mutate(data, largest))
+    options = {"custom_mutator": change} if change else {}
     atheris.Setup(flags, once, **options)
     atheris.Fuzz()
-
-
-def smallest(play: Play, data: bytes) -> bytes:
-    """The smallest input that is found to break the target in the same place."""
-    where = _where(play, data)
-    size, tries = max(1, len(data) // 2), 0
-    while where and size:
-        at = 0
-        while at < len(data) and tries < _TRIES:
-            tries += 1
-            shorter = data[:at] + data[at + size :]
-            if _where(play, shorter) == where:
-                data = shorter
-            else:
-                at += size
-        size //= 2
-    return data
-
-
-def _where(play: Play, data: bytes) -> str:
-    """The kind of failure and the line that it comes from; empty when there is none."""
-    try:
-        play(data)
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__} {last.filename}:{last.lineno} {_words(error)[:40]}"
-    return ""
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _words(error: Exception) -> str:
-    return re.sub(r"[^a-zA-Z ]+", "", str(error).partition("\n")[0]).strip()
-
-
-def _slug(play: Play, data: bytes) -> str:
-    """A name for an input: what fails, and a few digits of its digest."""
-    words = "unknown"
-    try:
-        play(data)
-    except Exception as error:
-        words = "-".join(_words(error).lower().split()[:6]) or type(error).__name__.lower()
-    return f"{words}-{hashlib.sha256(data).hexdigest()[:8]}"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ _CANCEL = ("forward", "absorb", "auto")
 
 
 def play(data: bytes) -> None:
-    """See the module."""
     cancel = _CANCEL[choice(data, len(_CANCEL))]
     for way, pieces in ways(data):
         scene = GrpcScene(is_narrow=way == "cut", cancel=cancel)
@@ -56,7 +55,6 @@ def _check_answer(seen: Seen) -> None:
 
 
 def _check_messages(data: bytes) -> None:
-    """Whole messages and nothing else."""
     while data:
         size = 5 + int.from_bytes(data[1:5], "big")
         assert 5 <= size <= len(data), "a cut message"

@@ -7,7 +7,6 @@ from serve.wire.grpc_messages import PREFIX, PREFIX_SIZE, MessageCutter, read_pr
 
 
 def play(data: bytes) -> None:
-    """See the module."""
     judged, is_bad = _messages(data)
     for _, pieces in ways(data):
         messages, whole, part = MessageCutter(), [], b""

@@ -221,7 +221,6 @@ def _check_head(seen: Seen) -> bytes:
 
 
 def _only_message(data: bytes) -> bytes:
-    """The one message of a unary call."""
     assert len(data) >= 5 and data[0] == 0, data[:10]
     assert len(data) == 5 + int.from_bytes(data[1:5], "big"), "the prefix is not the length"
     return data[5:]

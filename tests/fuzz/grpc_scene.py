@@ -91,7 +91,6 @@ class GrpcScene:
         assert self.listener.held <= LIMITS.in_flight + LIMITS.body + (1 << 17), self.listener.held
 
     def leave_after_answers(self) -> None:
-        """The client waits for its answers, then goes."""
         self.loop.finish(self.others)
         self.plane.clock.now += LIMITS.call + 1
         self.loop.turn(self.listener.sweep, self.pool.sweep)

@@ -25,7 +25,6 @@ _HEAD = (
 
 
 def play(data: bytes) -> None:
-    """See the module."""
     cancel = _CANCEL[choice(data, len(_CANCEL))]
     begins_well = data[:5] != b"\0\0\x06\x04\x00"  # which is how a file says its own settings
     could = _good_ends(data)

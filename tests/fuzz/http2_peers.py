@@ -19,7 +19,6 @@ Frame = tuple[int, int, int, bytes]
 
 
 def frames(data: bytes) -> tuple[list[Frame], bytes]:
-    """The whole frames, and the rest."""
     found = []
     while len(data) >= 9:
         end = 9 + int.from_bytes(data[:3], "big")
@@ -32,7 +31,6 @@ def frames(data: bytes) -> tuple[list[Frame], bytes]:
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """One whole frame."""
     return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + pack(">I", stream) + payload
 
 
@@ -171,7 +169,6 @@ class Grants:
         self._rest = b""
 
     def read(self, data: bytes) -> None:
-        """More bytes of the peer's."""
         if self._left:
             self._left, data = self._left[len(data) :], data[len(self._left) :]
         found, self._rest = frames(self._rest + data)

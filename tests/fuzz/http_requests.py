@@ -19,7 +19,6 @@ _DROPPED = frozenset(
 
 
 def play(data: bytes) -> None:
-    """See the module."""
     strict = requests(data)
     apart = [piece for piece in re.split(rb"(?=POST |GET )", data) if piece]
     for way, pieces in [*ways(data), ("apart", apart)]:

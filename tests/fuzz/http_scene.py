@@ -56,8 +56,6 @@ def fleet() -> Snapshot:
 
 @dataclass(slots=True)
 class Executed:
-    """A request that a replica has executed."""
-
     method: str
     path: str
     headers: list[tuple[bytes, bytes]]
@@ -66,8 +64,6 @@ class Executed:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one input."""
-
     answers: list[strict_http.Answer] = field(default_factory=list)
     executed: list[Executed] = field(default_factory=list)
     refused: int = 0
@@ -75,15 +71,15 @@ class Outcome:
 
 
 class Replica:
-    """One connection at a replica."""
-
-    def __init__(self, wire: Wire, outcome: Outcome, script: bytes | None) -> None:
+    def __init__(self, wire: Wire, outcome: Outcome, script: list[bytes] | None) -> None:
         self.wire = wire
         self._outcome = outcome
         self._script = script
         self._reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
         self._request: h11.Request | None = None
         self._body = b""
+        self._said: list[bytes] = []
+        self._closes = False
 
     def play(self) -> bool:
         """Read what has come and answer it; whether anything happened."""
@@ -93,6 +89,12 @@ class Replica:
         if self.wire.is_closing():
             data = b"" if self.wire.is_lost else data
         happened = bool(data)
+        while self._said and self.wire.may_say:
+            self.wire.say(self._said.pop(0))
+            happened = True
+        if self._closes and not self._said:
+            self._closes = False
+            self.wire.end()
         while True:
             event = self._reader.next_event()
             if isinstance(event, h11.Request):
@@ -108,9 +110,8 @@ class Replica:
     def _execute(self) -> None:
         request, body = self._request, self._body
         assert request is not None
-        one = Executed(
-            request.method.decode(), request.target.decode(), list(request.headers), body
-        )
+        method, path = request.method.decode(), request.target.decode()
+        one = Executed(method, path, list(request.headers), body)
         _check_head(one)
         answer, is_executed, closes = self._answer(one)
         if is_executed:
@@ -121,48 +122,41 @@ class Replica:
         self._reader.send(h11.EndOfMessage())
         if not closes and self._reader.our_state is h11.DONE:
             self._reader.start_next_cycle()
-        if answer and self.wire.may_say:
-            self.wire.say(answer)
-        if closes:
-            self.wire.end()
+        self._said += answer
+        self._closes |= closes
 
-    def _answer(self, one: Executed) -> tuple[bytes, bool, bool]:
-        """The bytes of the answer, whether the call is executed, and whether it closes."""
+    def _answer(self, one: Executed) -> tuple[list[bytes], bool, bool]:
+        """The pieces of the answer, whether the call is executed, and whether it closes."""
         body = one.body
         if self._script is not None and one.method == "POST":
             return self._script, True, True
         name = one.path.split("/")[3] if one.path.count("/") > 2 else ""
         said = JSON % name.encode()
         if b"@stop" in body:
-            return _with_length(503, b'{"error":"Server not ready"}'), False, False
+            return [_with_length(503, b'{"error":"Server not ready"}')], False, False
         if b"@unknown" in body:
             sentence = b"Request for unknown model: '%b' is not found" % name.encode()
-            return _with_length(404, b'{"error":"%b"}' % sentence), False, False
+            return [_with_length(404, b'{"error":"%b"}' % sentence)], False, False
         if b"@eof" in body:
-            return b"", True, True
+            return [], True, True
         if b"@short" in body:
-            return _with_length(200, said)[:-3], True, True
+            return [_with_length(200, said)[:-3]], True, True
         if b"@chunks" in body:
             chunks = b"%x\r\n%b\r\n5\r\n12345\r\n0\r\n\r\n" % (len(said), said)
             head = b"HTTP/1.1 200 OK\r\nX-Executed: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
-            return head + chunks, True, False
+            return [head + chunks], True, False
         if b"@close" in body:
-            return (
-                b"HTTP/1.1 200 OK\r\nX-Executed: 1\r\nConnection: close\r\n\r\n" + said,
-                True,
-                True,
-            )
-        return _with_length(200, said), True, False
+            head = b"HTTP/1.1 200 OK\r\nX-Executed: 1\r\nConnection: close\r\n\r\n"
+            return [head + said], True, True
+        return [_with_length(200, said)], True, False
 
 
 class HttpScene:
-    """One client, one input."""
-
     _loop: Loop | None = None
     _server: HttpServer | None = None
     _current: KServeHttp
 
-    def __init__(self, *, is_narrow: bool, script: bytes | None = None) -> None:
+    def __init__(self, *, is_narrow: bool, script: list[bytes] | None = None) -> None:
         cls = type(self)
         if cls._loop is None or asyncio.get_event_loop_policy() is None:
             cls._loop = Loop()
@@ -262,15 +256,7 @@ def _with_length(status: int, body: bytes) -> bytes:
     return b"HTTP/1.1 %d X\r\n" % status + lines + body
 
 
-_HOPS = (
-    b"connection",
-    b"keep-alive",
-    b"proxy-connection",
-    b"te",
-    b"trailer",
-    b"upgrade",
-    b"expect",
-)
+_HOPS = frozenset(b"connection keep-alive proxy-connection te trailer upgrade expect".split())
 
 
 def _check_head(one: Executed) -> None:

@@ -1,6 +1,6 @@
 """Mutation that knows the structure: units are moved, doubled and changed, and lengths made right.
 
-A `Grammar` cuts an input into units (lines, frames, header blocks, fields) and knows words that
+A `Grammar` cuts an input into units (lines, frames, fields) and knows words that
 often matter. Most mutants still get past the first check, which random bytes never do.
 """
 
@@ -159,29 +159,7 @@ def _mend_frame(unit: bytes) -> bytes:
     )
 
 
-# --- others --------------------------------------------------------------------------------------
-
-
-def _blocks(data: bytes) -> list[bytes]:
-    units = []
-    while len(data) >= 2:
-        size = int.from_bytes(data[:2], "big")
-        size = 2 if size == 0xFFFF else 2 + size
-        units.append(data[:size])
-        data = data[size:]
-    return units
-
-
-def _mend_block(unit: bytes) -> bytes:
-    return unit if unit[:2] == b"\xff\xff" else (len(unit) - 2).to_bytes(2, "big") + unit[2:]
-
-
-BLOCKS = Grammar(
-    _blocks,
-    (b"\xff\xff", b"\0\1\x20", b"\0\1\x82", b"\0\1\xbe", b"\0\5\x40\1a\1b", b"\0\3\x41\x81\xff",
-     b"\0\2\x0f\0", b"\0\4\x0f\x10\1x", b"\0\2\x3f\x01", b"\0\3\x3f\xe1\x1f", b"\0\1\x80"),
-    lambda data: b"".join(map(_mend_block, _blocks(data))),
-)  # fmt: skip
+# --- protobuf: fields ----------------------------------------------------------------------------
 
 
 def _fields(data: bytes) -> list[bytes]:
@@ -211,10 +189,9 @@ PROTOBUF = Grammar(
 GRAMMARS = {
     "http-requests": HTTP,
     "http-answers": HTTP,
-    "http-heads": HTTP,
+    "http-paths": HTTP,
     "grpc-clients": FRAMES,
     "grpc-tritons": FRAMES,
-    "header-blocks": BLOCKS,
     "protobuf": PROTOBUF,
     "names": PROTOBUF,
 }

@@ -1,10 +1,9 @@
-"""Restoring names: only the names of an answer change, over HTTP and over gRPC.
+"""Restoring names: only the names of an answer of gRPC change.
 
-The first byte says which: `h`, the JSON of an answer; `e`, an error; `i`, `m` and `c`, the gRPC
-messages of ModelInfer, ModelMetadata and ModelConfig, each as bytes of protobuf.
+The first byte says which: `i`, `m` and `c`, the messages of ModelInfer, ModelMetadata and
+ModelConfig, each as bytes of protobuf; `e`, an error.
 """
 
-import json
 from typing import Any
 
 from builders import target
@@ -26,42 +25,11 @@ _MESSAGES: dict[bytes, tuple[Verb, Any]] = {
 
 
 def play(data: bytes) -> None:
-    """See the module."""
     kind, rest = data[:1], data[1:]
     if kind in _MESSAGES:
         _grpc(rest, *_MESSAGES[kind])
-    elif kind == b"e":
-        _error(rest)
     else:
-        _json(rest)
-
-
-def _json(body: bytes) -> None:
-    restored = model_names.in_answer(body, TARGET)
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        return
-    if restored is None or not isinstance(said, dict):
-        return
-    now = json.loads(restored)
-    if said.get("model_name") == TARGET.physical_name and _is_triton(body):
-        assert now["model_name"] == TARGET.model
-        assert {**now, "model_name": "", "model_version": ""} == {
-            **said, "model_name": "", "model_version": ""
-        }  # fmt: skip
-
-
-def _is_triton(body: bytes) -> bool:
-    """Whether the names stand where Triton writes them: behind the id, before anything else."""
-    try:
-        pairs = json.loads(body, object_pairs_hook=lambda pairs: pairs)
-    except (ValueError, RecursionError):
-        return False
-    names = [name for name, _ in pairs]
-    return names[:2] == ["model_name", "model_version"] or (
-        names[:3] == ["id", "model_name", "model_version"] and isinstance(pairs[0][1], str)
-    )
+        _error(rest)
 
 
 def _error(sentence: bytes) -> None:

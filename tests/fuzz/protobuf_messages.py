@@ -15,7 +15,6 @@ from serve.wire.sequences import sequence_key
 
 
 def play(data: bytes) -> None:
-    """See the module."""
     try:
         judged = service_pb2.ModelInferRequest.FromString(data)
     except DecodeError:

@@ -10,11 +10,9 @@ from fuzz import (
     grpc_clients,
     grpc_framing,
     grpc_tritons,
-    header_blocks,
     http_answers,
-    http_heads,
+    http_paths,
     http_requests,
-    inflation,
     names,
     protobuf_messages,
 )
@@ -23,17 +21,14 @@ CORPUS = Path(__file__).parent / "corpus"
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "http-requests": http_requests.play,
     "http-answers": http_answers.play,
-    "http-heads": http_heads.play,
+    "http-paths": http_paths.play,
     "names": names.play,
     "protobuf": protobuf_messages.play,
-    "header-blocks": header_blocks.play,
     "grpc-clients": grpc_clients.play,
     "grpc-tritons": grpc_tritons.play,
     "grpc-framing": grpc_framing.play,
-    "inflation": inflation.play,
 }
 
 
 def seeds(name: str) -> list[Path]:
-    """The corpus of a target."""
     return sorted(path for path in (CORPUS / name).iterdir() if path.is_file())

@@ -46,7 +46,6 @@ class Loop(asyncio.SelectorEventLoop):
         return wire, protocol
 
     def turn(self, *calls: Callable[[], None]) -> None:
-        """One turn of the loop, with these calls in it."""
         for call in calls:
             self.call_soon(call)
         self.call_soon(self.stop)
@@ -148,7 +147,6 @@ class Wire(asyncio.Transport):
     # --- what the other side does -----------------------------------------------------------------
 
     def take(self) -> bytes:
-        """Read what has been written."""
         data = bytes(self.written)
         self.written.clear()
         if data and self._is_closing:
@@ -160,11 +158,9 @@ class Wire(asyncio.Transport):
 
     @property
     def may_say(self) -> bool:
-        """Whether the protocol reads."""
         return not self.is_paused and not self._is_closing
 
     def say(self, data: bytes) -> None:
-        """Bytes for the protocol."""
         assert self.may_say
         self._loop.turn(lambda: self._protocol.data_received(data))
 

@@ -22,8 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """How a command ended."""
-
     code: int
     out: str
     err: str
@@ -33,7 +31,6 @@ class Said:
         return self.out.splitlines()
 
     def well(self) -> "Said":
-        """Itself, if all went well."""
         assert self.code == 0, self.err or self.out
         return self
 
@@ -69,7 +66,6 @@ class Cluster:
         return self.run(self._kubectl(words, given))
 
     def apply(self, *objects: object) -> Said:
-        """With `kubectl apply`."""
         return self.kubectl("apply", "-f", "-", given=list(objects))
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
@@ -92,7 +88,6 @@ class Cluster:
 
 
 def kubectl(home: Path, *words: str) -> Said:
-    """What kubectl does without a cluster."""
     done = subprocess.run(
         ["kubectl", *words], cwd=ROOT, env=environment(home), capture_output=True, text=True
     )
@@ -107,7 +102,6 @@ def environment(home: Path) -> dict[str, str]:
 def named(
     api_version: str, kind: str, name: str, *, namespace: str = "servegate", **more: Any
 ) -> dict[str, Any]:
-    """A small object."""
     within = {"namespace": namespace} if namespace else {}
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **within}, **more}
 

@@ -49,7 +49,6 @@ def test_what_was_deleted_is_gone(bare: Cluster) -> None:
 
 
 def everything(cluster: Cluster) -> list[Any]:
-    """The names of all objects."""
     return [
         (kind.name, each["metadata"]["name"])
         for kind in KINDS

@@ -12,7 +12,6 @@ _WITHOUT_AGENT = ("bucket", "shared-volume")
 
 
 def render(home: Path, folder: Path, *components: str) -> tuple[Object, ...]:
-    """What the base and these components come to."""
     return combinations.rendered(home, folder / "rendered", components)
 
 

@@ -73,7 +73,6 @@ def needless(findings: Iterable[Finding], allowed: Iterable[Skip]) -> list[Skip]
 def findings(
     rendered: dict[str, Rendering], tmp_path_factory: pytest.TempPathFactory
 ) -> list[Finding]:
-    """All that checkov finds; it runs once."""
     folder = tmp_path_factory.mktemp("checkov")
     distinct = {
         json.dumps(each, sort_keys=True): each

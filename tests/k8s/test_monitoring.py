@@ -45,7 +45,6 @@ def checked(folder: Path, queries: Iterable[str]) -> str:
 
 
 def asked(expr: str) -> str:
-    """A query as Prometheus gets it."""
     for name, value in WITHIN.items():
         expr = expr.replace(name, value)
     assert "$" not in expr, expr

@@ -47,7 +47,6 @@ class Verdicts:
         return all(word is None for word in self.of(each).values())
 
     def wrong(self, objects: Sequence[Object], version: Version) -> list[str]:
-        """What is wrong with objects of known kinds in a version."""
         told = [(each, self.of(each)[version]) for each in objects if not self.is_custom(each)]
         return [
             f"{_name(each)}: {'no such kind' if word is None else word}"
@@ -111,7 +110,6 @@ def node() -> str:
 
 
 def objections(resources: list[Any]) -> list[str]:
-    """What the package says of resources."""
     python = ROOT / ".venv-kserve/bin/python"
     done = subprocess.run(
         [python, "-P", HERE / "kserve_resources.py"],

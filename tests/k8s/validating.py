@@ -53,7 +53,6 @@ def _trained(each: dict[str, Any]) -> str | None:
 
 
 def dropped(given: Any, kept: Any, path: str) -> Iterator[str]:
-    """Where two values differ."""
     if isinstance(given, dict) and isinstance(kept, dict):
         for name in given:
             yield from dropped(given[name], kept.get(name), f"{path}.{name}")

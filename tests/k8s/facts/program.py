@@ -67,16 +67,12 @@ _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The facts."""
-
     facts: Kinds
 
     def find(self, kind: str, name: str) -> Any:
-        """The value of a fact; None without it."""
         return self.facts.get(kind, {}).get(name)
 
     def names(self, kind: str, start: str = "") -> tuple[str, ...]:
-        """The names of one kind that begin so."""
         return tuple(name for name in self.facts.get(kind, {}) if name.startswith(start))
 
 
@@ -105,7 +101,6 @@ def read_program(folder: Path, renderings: Collection[Manifests]) -> Program:
 
 
 def commands() -> Facts:
-    """Every command with its flags."""
     for path, command in _walk(typer.main.get_command(app), ()):
         name = " ".join(path)
         options: list[Any] = [one for one in command.params if one.param_type_name == "option"]
@@ -192,7 +187,6 @@ def words() -> Facts:
 
 
 def error_codes() -> Facts:
-    """The code of every error of ours, with its status over HTTP."""
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.ServegateError):
             yield "error", kind.code, str(http_status(kind.__new__(kind)))

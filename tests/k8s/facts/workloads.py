@@ -98,8 +98,6 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """The pods of one object."""
-
     where: str
     kind: str
     namespace: str

@@ -26,8 +26,6 @@ _LISTS = {row.name for row in fields(Settings) if isinstance(row.default, tuple)
 
 @dataclass(frozen=True)
 class World:
-    """One rendering and one program."""
-
     manifests: Manifests
     program: Program
 
@@ -54,7 +52,6 @@ class World:
 
     @cached_property
     def triggers(self) -> tuple[Object, ...]:
-        """What KEDA asks."""
         scaled = self.manifests.of("ScaledObject")
         return tuple(trigger for one in scaled for trigger in each(one, "spec.triggers"))
 
@@ -136,7 +133,6 @@ class World:
 
 
 def is_triton(one: Container) -> bool:
-    """Whether a container is a Triton that serves."""
     return one.image == TRITON and one.pod.kind in SERVES
 
 
@@ -145,6 +141,5 @@ RULES: list[Rule] = []
 
 
 def rule(check: Rule) -> Rule:
-    """A function becomes a rule."""
     RULES.append(check)
     return check

@@ -7,5 +7,4 @@ __all__ = ["files", "links", "pods", "ports", "scaling", "seen", "walls", "whole
 
 
 def problems(world: World) -> list[str]:
-    """Every sentence of every rule."""
     return [sentence for rule in RULES for sentence in rule(world)]

@@ -55,7 +55,6 @@ def files_are_mounted(world: World) -> Iterator[str]:
 
 @rule
 def models_meet(world: World) -> Iterator[str]:
-    """The folder that an agent keeps is the one that its Triton reads."""
     for one in world.tritons():
         repository = one.flag("--model-repository") or one.flag("--model-store")
         if repository is None:

@@ -153,7 +153,6 @@ def _attached(world: World, route: Object, where: str) -> Iterator[str]:
 
 @rule
 def certificates_have_the_names(world: World) -> Iterator[str]:
-    """The certificate is good for every name by which something of ours is called."""
     for one in world.manifests.of("Certificate"):
         names = dig(one, "spec.dnsNames")
         for name in names or ():

@@ -75,7 +75,6 @@ def images_have_what_runs(world: World) -> Iterator[str]:
 
 @rule
 def pods_have_our_labels(world: World) -> Iterator[str]:
-    """Pods of ours say so, and what they are."""
     key, part = "app.kubernetes.io/name", "app.kubernetes.io/component"
     for pod in world.pods:
         wanted = world.program.find("word", key)
@@ -103,7 +102,6 @@ def pods_may_nothing(world: World) -> Iterator[str]:
 
 @rule
 def triton_knows_its_flags(world: World) -> Iterator[str]:
-    """Triton has the flags, and values of the kind that they take."""
     for one in world.tritons():
         if one.body.get("args", [""])[0] != TRITON and not one.body.get("command"):
             yield f"{one} starts {one.body['args'][0]}, and the image brings {TRITON}"

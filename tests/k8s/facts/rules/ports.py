@@ -25,7 +25,6 @@ _TRITON_HEALTH = {f"/v2/health/{one}" for one in ("live", "ready")}
 
 
 def listening(world: World, one: Container) -> dict[str, int]:
-    """The ports on which a container listens, by their names."""
     if is_triton(one):
         asked = ((name, one.flag(flag), usual) for name, (flag, usual) in TRITON_PORTS.items())
         return {
@@ -48,7 +47,6 @@ def listening(world: World, one: Container) -> dict[str, int]:
 
 @rule
 def ports_are_listened_on(world: World) -> Iterator[str]:
-    """A container names the ports on which it listens, all of them and no others."""
     for one in (*world.ours(*PLANES), *world.tritons()):
         heard, named = listening(world, one), one.ports
         for name in sorted(heard.keys() | named.keys()):
@@ -135,7 +133,6 @@ def probes_are_answered(world: World) -> Iterator[str]:
 
 @rule
 def monitors_read_metrics(world: World) -> Iterator[str]:
-    """A PodMonitor reads a path that answers on a port that there is."""
     for monitor in world.manifests.of("PodMonitor"):
         where, ends = label_of(monitor), each(monitor, "spec.podMetricsEndpoints")
         pods = [pod for pod in world.pods if pod.matches(mapping(dig(monitor, "spec.selector")))]
@@ -189,7 +186,6 @@ def _asked(
 
 
 def owners(world: World, service: Object, port: str) -> Iterator[Container]:
-    """The containers behind a Service that name this port."""
     for pod in world.selected(service):
         yield from (one for one in pod.containers if port in one.ports)
 

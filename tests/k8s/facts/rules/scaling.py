@@ -10,7 +10,6 @@ from k8s.facts.world import World, rule
 
 @rule
 def autoscalers_scale_pools(world: World) -> Iterator[str]:
-    """An autoscaler scales what there is, by a number that the program tells."""
     for one in world.manifests.of("HorizontalPodAutoscaler", "ScaledObject"):
         where, target = label_of(one), mapping(dig(one, "spec.scaleTargetRef"))
         usual = "Deployment" if one["kind"] == "ScaledObject" else ""

@@ -29,8 +29,6 @@ _CONTROL_TO_TRITON = ("http", "grpc", "metrics")  # loads, contracts, counters
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call that has to get through."""
-
     caller: Pod
     callee: Pod
     port: int
@@ -38,7 +36,6 @@ class Call:
 
 
 def calls(world: World) -> Iterator[Call]:
-    """The calls between our own pods."""
     tritons = [one for one in world.tritons() if one.pod.kind in ("Deployment", "ServingRuntime")]
     for one in world.ours():
         ports = {"proxy": _GATEWAY_TO_TRITON, "control": _CONTROL_TO_TRITON}
@@ -61,7 +58,6 @@ def calls(world: World) -> Iterator[Call]:
 
 @rule
 def calls_get_through(world: World) -> Iterator[str]:
-    """Every call that the program makes is allowed on both sides."""
     policies = tuple(world.manifests.of("NetworkPolicy"))
     for one in calls(world):
         text = f"{one.caller.where} may not call {one.callee.where} on port {one.port} ({one.why})"

@@ -35,7 +35,6 @@ def there_is_one_namespace(world: World) -> Iterator[str]:
 
 @rule
 def selectors_select(world: World) -> Iterator[str]:
-    """Deployments, budgets and spreads select the pods that they are about."""
     for one in world.manifests.of("Deployment"):
         selector = mapping(dig(one, "spec.selector"))
         for pod in world.pods:
@@ -117,7 +116,6 @@ def services_are_called_as_pods_say(world: World) -> Iterator[str]:
 
 @rule
 def claims_are_there(world: World) -> Iterator[str]:
-    """A volume claim that a pod uses is made beside it."""
     made = {name_of(one) for one in world.manifests.of("PersistentVolumeClaim")}
     for pod in world.pods:
         for volume in each(pod.spec, "volumes"):

@@ -52,7 +52,6 @@ def commands_exist(world: World) -> Iterator[str]:
 
 @rule
 def variables_are_read(world: World) -> Iterator[str]:
-    """Every variable is one that somebody reads."""
     of_keda = {dig(trigger, "metadata.keyFromEnv") for trigger in world.triggers}
     for one in world.containers:
         text = " ".join((*one.words, *(each.value for each in one.variables.values())))
@@ -73,7 +72,6 @@ def variables_are_read(world: World) -> Iterator[str]:
 
 @rule
 def config_maps_are_variables(world: World) -> Iterator[str]:
-    """What a ConfigMap of settings holds is read by a container."""
     taken = {
         str(dig(source, "configMapRef.name"))
         for one in world.containers
@@ -122,7 +120,6 @@ _CONTROL = ("gateway", "secret", "discover")
 
 @rule
 def secrets_are_told(world: World) -> Iterator[str]:
-    """A variable from a Secret is an entry that the documents say how to make."""
     for one in world.containers:
         for variable in one.variables.values():
             if variable.source.startswith("Secret/"):

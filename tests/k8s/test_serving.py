@@ -1,9 +1,12 @@
-"""What the overlay `try` says, run as processes of this machine: arguments, settings and probes.
+"""What manifests say, run as processes of this machine: the overlay `try`, KServe's `routing`.
 
-Real are the programs, their arguments and settings as rendered, and Triton. Not the addresses and
-ports, and the API server is ours.
+Real are the programs, their arguments, settings and probes as rendered, and Triton. Not the
+addresses and ports, and the API server is ours. What KServe would do is done by hand: models lie in
+a folder, and Triton starts with it.
 """
 
+import contextlib
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 from ports import free_ports
 
 from k8s.rendering import Object, Rendering
+from serve.triton.local_triton import LauncherSetup
 
 pytestmark = pytest.mark.triton
 POD = "triton-default-6d5f"
@@ -72,11 +76,9 @@ class Tried:
         return done.stdout
 
     def said(self) -> str:
-        """What every process has printed."""
         return "\n".join([*(each.output for each in self.started), self._machine.said()])
 
     def call(self, model: str, **headers: str) -> tuple[int, Any]:
-        """What the gateway says of a model."""
         return harness.request(
             f"http://127.0.0.1:{self._ports['http']}/v2/models/{model}", **headers
         )
@@ -107,29 +109,34 @@ def _named(objects: tuple[Object, ...], kind: str, name: str) -> Object:
     return found
 
 
-@pytest.fixture
-def tried(rendered: dict[str, Rendering], tmp_path: Path) -> Iterator[Tried]:
-    """Everything runs; the pod of the Triton is announced."""
-    machine = fleets.Machine(tmp_path, POD)
+@contextlib.contextmanager
+def running(
+    rendering: Rendering, machine: fleets.Machine, folder: Path, **settings: str
+) -> Iterator[Tried]:
+    """The planes run, and the pod of the Triton is announced."""
     with announcing.Cluster() as cluster:
-        one = Tried(rendered["overlays/try"].objects, cluster.flag, tmp_path, machine)
+        one = Tried(rendering.objects, cluster.flag, folder, machine)
+        one.environment |= settings
         try:
             machine.start_triton()
             one.start("servegate-control")
             one.start("servegate-gateway")
-            folder = f"--folder={machine.repository}"
-            one.start(
-                "triton-default",
-                "initContainers",
-                **{"$(POD_NAME)": POD, "--folder=/models": folder},
-            )
             cluster.announce(machine)
             yield one
-            assert [each.stop() for each in one.started] == [0, 0, 0]
+            assert {each.stop() for each in one.started} == {0}
         finally:
             for each in one.started:
                 each.stop()
             machine.stop()
+
+
+@pytest.fixture
+def tried(rendered: dict[str, Rendering], tmp_path: Path) -> Iterator[Tried]:
+    machine = fleets.Machine(tmp_path, POD)
+    with running(rendered["overlays/try"], machine, tmp_path) as one:
+        own = {"$(POD_NAME)": POD, "--folder=/models": f"--folder={machine.repository}"}
+        one.start("triton-default", "initContainers", **own)
+        yield one
 
 
 def test_a_model_is_pushed_and_called_with_the_settings_of_the_overlay_try(tried: Tried) -> None:
@@ -143,3 +150,39 @@ def test_a_model_is_pushed_and_called_with_the_settings_of_the_overlay_try(tried
     assert answer[0] == 200
     assert answer[1]["name"] == "digits"
     assert POD in tried.run("replica", "ls")
+
+
+class Predictor(fleets.Machine):
+    def words(self, setup: LauncherSetup) -> tuple[str, ...]:
+        words = super().words(setup)
+        own = tuple(word.replace("control-mode=explicit", "control-mode=none") for word in words)
+        assert own != words
+        return own
+
+
+@pytest.fixture
+def routing(rendered: dict[str, Rendering], tmp_path: Path) -> Iterator[Tried]:
+    machine = Predictor(tmp_path, POD)
+    shutil.copytree(harness.ROOT / "model_repo" / "digits", machine.repository / "digits")
+    example = rendered["examples/kserve/routing"]
+    with running(example, machine, tmp_path, SERVEGATE_STORAGE="") as one:
+        yield one
+
+
+def test_what_kserve_has_loaded_is_routed_and_nothing_can_be_pushed(routing: Tried) -> None:
+    harness.until(lambda: routing.probe("servegate-gateway", "readinessProbe"), what="gateway")
+    key = routing.run("key", "create", "--role", "admin").strip()
+    bearer = {"authorization": f"Bearer {key}"}
+    status, told = harness.until(
+        lambda: answer if (answer := routing.call("digits", **bearer))[0] == 200 else None,
+        what=f"digits: {routing.started[0].output}",
+    )
+    assert (status, told["name"]) == (200, "digits")
+    assert routing.call("digits")[0] == 401
+    assert POD in routing.run("replica", "ls", SERVEGATE_KEY=key)
+    pushed = harness.servegate(
+        *("model", "push", "model_repo/digits", "digits"),
+        env=routing.environment | {"SERVEGATE_KEY": key},
+    )
+    assert pushed.returncode != 0
+    assert "versions cannot be pushed to this gateway" in pushed.stderr
