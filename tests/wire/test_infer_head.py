@@ -8,6 +8,7 @@ from refusals import refusal
 from serve.core.access import Access
 from serve.core.errors import BadRequest, ExpectationFailed, Unauthenticated
 from serve.wire.kserve_http import InferHead, end_to_end, infer_head
+from serve.wire.request_ids import fresh_ids, usable
 
 LENGTH = b"inference-header-content-length"
 KEY = b"Bearer sg_aaaa_0123456789abcdef"
@@ -211,6 +212,17 @@ def test_a_request_id_is_kept_when_it_is_printable_and_short_and_passed_on_in_an
         assert (head.request_id, head.lines) == (identity, b"x-request-id: %b\r\n" % value), value
     given = [(b"x-request-id", one) for one in (b"", b"r-1", b"r-2")]
     assert infer_head(given).request_id == b"r-1", "the first usable one counts"
+
+
+def test_ids_that_are_made_up_are_all_different_and_usable() -> None:
+    made = [next(ids) for ids in (fresh_ids(), fresh_ids()) for _ in range(1000)]
+    assert len(set(made)) == 2000
+    assert all(usable(one) == one for one in made)
+
+
+def test_an_id_never_breaks_a_line() -> None:
+    for value in (b"a\r\nx: 1", b"a\nb", b"a\r", b"a\x00", b"a\x7f"):
+        assert usable(value) == b""
 
 
 def test_of_a_flat_request_no_part_is_binary_and_nothing_is_inflated() -> None:

@@ -149,8 +149,8 @@ def http(number: int, error: str) -> Reply:
     return Reply(number, json.dumps({"error": error}).encode())
 
 
-def rpc(code: grpc.StatusCode, message: str) -> Reply:
-    return Reply(code.value[0], b"", (), message)
+def rpc(code: str, message: str) -> Reply:
+    return Reply(grpc.StatusCode[code].value[0], b"", (), message)
 
 
 UNKNOWN = "Request for unknown model: 'm' version 2 is not found"
@@ -161,66 +161,63 @@ PLAIN = VersionTarget("ours", 1, "m", 2, "onnxruntime", ("a",))
 COMPOSED = VersionTarget("ours", 1, "m", 2, "ensemble", ("a",), calls_others=True)
 
 
+def refusal_in(reply: Reply, of: VersionTarget = PLAIN) -> status.Refusal | None:
+    """What the answer to a predict call proves; numbers above 99 are those of HTTP."""
+    protocol = "http" if reply.status > 99 else "grpc"
+    return status.refusal(protocol, Verb.INFER, reply, of)
+
+
 def test_a_refusal_of_triton_proves_that_nothing_was_executed() -> None:
-    for protocol, reply, lacks_version in (
-        ("http", http(404, UNKNOWN), True),
-        ("http", http(503, NOT_READY), True),
-        ("http", http(503, FULL), False),
-        ("http", http(404, "Request for unknown model: 'm' is not found"), True),
-        ("http", http(404, "Request for unknown model: 'm' has no available versions"), True),
-        ("http", http(503, f"[request id: 1] {FULL}"), False),
-        ("http", http(503, f"[request id: <id_unknown>] {STOPPING}"), False),
-        ("http", http(503, "Server is stopping to serve requests."), False),
-        ("http", http(503, "Server not ready"), False),
-        ("grpc", rpc(grpc.StatusCode.NOT_FOUND, UNKNOWN), True),
-        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, NOT_READY), True),
-        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, f"[request id: 1] {FULL}"), False),
-        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Server not ready"), False),
+    for reply, lacks_version in (
+        (http(404, UNKNOWN), True),
+        (http(404, "Request for unknown model: 'm' is not found"), True),
+        (http(404, "Request for unknown model: 'm' has no available versions"), True),
+        (http(503, NOT_READY), True),
+        (http(503, FULL), False),
+        (http(503, f"[request id: 1] {FULL}"), False),
+        (http(503, f"[request id: <id_unknown>] {STOPPING}"), False),
+        (http(503, "Server is stopping to serve requests."), False),
+        (http(503, "Server not ready"), False),
+        (rpc("NOT_FOUND", UNKNOWN), True),
+        (rpc("UNAVAILABLE", NOT_READY), True),
+        (rpc("UNAVAILABLE", f"[request id: 1] {FULL}"), False),
+        (rpc("UNAVAILABLE", "Server not ready"), False),
     ):
-        refusal = status.refusal(protocol, Verb.INFER, reply, PLAIN)
-        assert refusal is not None, (protocol, reply)
-        assert refusal.lacks_version is lacks_version, (protocol, reply)
+        refusal = refusal_in(reply)
+        assert refusal is not None, reply
+        assert refusal.lacks_version is lacks_version, reply
 
 
 def test_any_other_answer_is_the_answer() -> None:
-    for protocol, reply in (
-        ("http", http(200, UNKNOWN)),
-        ("http", Reply(503, b"")),
-        ("http", Reply(503, b"[]")),
-        ("http", http(503, "a model's own code answers UNAVAILABLE after it has run")),
-        ("http", http(404, "Request for unknown model: 'a part of m' is not found")),
-        ("http", http(404, f"while asking a part: {UNKNOWN}")),
-        ("http", http(404, f"{UNKNOWN}, says another server")),
-        ("http", http(404, UNKNOWN.replace("2", "3"))),
-        ("http", http(503, NOT_READY.replace("2", "22"))),
-        ("http", http(503, f"the second step says: {FULL}")),
-        ("http", http(503, f"in ensemble 'm', [request id: 1] {FULL}")),
-        ("http", http(503, f"{FULL}, says the second step")),
-        ("http", http(503, "Server is stopping")),
-        ("grpc", rpc(grpc.StatusCode.NOT_FOUND, UNKNOWN.replace("'m'", "'n'"))),
-        ("http", http(400, UNKNOWN)),
-        ("http", http(404, "Not Found")),
-        ("http", http(429, FULL)),
-        ("http", http(500, FULL)),
-        ("http", http(502, "")),
-        ("http", http(504, "")),
-        ("grpc", rpc(grpc.StatusCode.OK, "")),
-        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Socket closed")),
-        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Stream removed (Socket closed)")),
-        ("grpc", rpc(grpc.StatusCode.UNAVAILABLE, "Cancelling all calls")),
-        ("grpc", rpc(grpc.StatusCode.NOT_FOUND, "file not found")),
-        ("grpc", rpc(grpc.StatusCode.INTERNAL, UNKNOWN)),
-        ("grpc", rpc(grpc.StatusCode.RESOURCE_EXHAUSTED, FULL)),
+    for reply in (
+        *(Reply(503, b""), Reply(503, b"[]"), http(502, ""), http(504, "")),
+        *(http(200, UNKNOWN), http(400, UNKNOWN), http(429, FULL), http(500, FULL)),
+        http(503, "a model's own code answers UNAVAILABLE after it has run"),
+        http(503, NOT_READY.replace("2", "22")),
+        http(503, f"the second step says: {FULL}"),
+        http(503, f"in ensemble 'm', [request id: 1] {FULL}"),
+        http(503, f"{FULL}, says the second step"),
+        http(503, "Server is stopping"),
+        http(404, "Request for unknown model: 'a part of m' is not found"),
+        http(404, f"while asking a part: {UNKNOWN}"),
+        http(404, f"{UNKNOWN}, says another server"),
+        http(404, UNKNOWN.replace("2", "3")),
+        http(404, "Not Found"),
+        rpc("NOT_FOUND", UNKNOWN.replace("'m'", "'n'")),
+        rpc("NOT_FOUND", "file not found"),
+        rpc("UNAVAILABLE", "Socket closed"),
+        rpc("UNAVAILABLE", "Stream removed (Socket closed)"),
+        rpc("UNAVAILABLE", "Cancelling all calls"),
+        *(rpc("OK", ""), rpc("INTERNAL", UNKNOWN), rpc("RESOURCE_EXHAUSTED", FULL)),
     ):
-        assert status.refusal(protocol, Verb.INFER, reply, PLAIN) is None, (protocol, reply)
+        assert refusal_in(reply) is None, reply
 
 
 def test_a_model_that_calls_others_may_pass_on_what_another_was_refused_with() -> None:
     for said in (FULL, f"[request id: 1] {FULL}", NOT_READY, "Server not ready"):
-        over_grpc = rpc(grpc.StatusCode.UNAVAILABLE, said)
-        assert status.refusal("http", Verb.INFER, http(503, said), COMPOSED) is None, said
-        assert status.refusal("grpc", Verb.INFER, over_grpc, COMPOSED) is None, said
-    lacking = status.refusal("http", Verb.INFER, http(404, UNKNOWN), COMPOSED)
+        for reply in (http(503, said), rpc("UNAVAILABLE", said)):
+            assert refusal_in(reply, COMPOSED) is None, reply
+    lacking = refusal_in(http(404, UNKNOWN), COMPOSED)
     assert lacking is not None and lacking.lacks_version, "the replica has not executed it"
 
 
