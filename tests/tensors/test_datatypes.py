@@ -120,7 +120,7 @@ def test_raw_bytes_that_do_not_fit_name_the_tensor_and_the_reason() -> None:
         assert why in str(error), (raw, datatype, shape)
 
 
-def test_json_values_of_another_kind_are_refused() -> None:
+def test_json_values_of_another_kind_or_number_are_refused() -> None:
     for value, datatype in (
         *(("1", "FP32"), (True, "INT32"), (1, "BOOL"), (1.0, "INT64"), (256, "UINT8")),
         *((-1, "UINT64"), (10**400, "FP64"), (1e39, "FP32"), (7, "BYTES"), (None, "FP32")),
@@ -128,6 +128,8 @@ def test_json_values_of_another_kind_are_refused() -> None:
     ):
         error = refusal(Invalid, from_json, [value], datatype, (1,))
         assert f"not a value of {datatype}" in str(error), value
+    error = refusal(Invalid, from_json, [1], "FP32", (2,))
+    assert "has 1 elements" in str(error) and "needs 2" in str(error)
 
 
 def test_large_whole_numbers_are_exact_in_json_and_bytes_that_are_no_text_are_shown():

@@ -162,6 +162,17 @@ def test_random_values_fill_one_input_or_all_that_are_left() -> None:
     assert read(single, x=npy(np.zeros(2, np.float32))).tensors["x"].shape == (1, 2)
 
 
+def test_a_batch_needs_one_row_or_as_many_and_a_batch_dimension() -> None:
+    single = TensorSpec("x", "FP32", (2,))
+    for spec, said, why in (
+        (PAIR, csv("1,2\n3,4"), "it has 2 rows"),
+        (single, npy(np.zeros(2, np.float32)), "its shape [2] has no batch dimension"),
+    ):
+        error = refusal(Invalid, read, spec, batch=3, **{spec.name: said})
+        assert error.what == f"a batch of 3 does not fit input '{spec.name}'"
+        assert error.why == why
+
+
 def test_what_cannot_be_read_says_why() -> None:
     for given, said in (
         (npy(np.array([{}], dtype=object), allow_pickle=True), "has type object"),
