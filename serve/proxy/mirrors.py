@@ -30,6 +30,7 @@ from serve.wire.status import code_name
 MOST_SENT = 32  # copies in flight at a time, in each worker
 MOST_WAITING = 64  # copies that wait for that
 MOST_BYTES = 16 << 20  # of all their requests
+MOST_COMPARED = 8  # pairs of responses that wait for their comparison; the others go without
 KEPT_EVERY = 10.0  # seconds between two calls that one worker gives to be kept
 _GOOD = frozenset((0, 200))  # over gRPC and HTTP
 
@@ -97,6 +98,7 @@ class Mirrors:
         self._senders = senders
         self._compare = compare
         self._keep = keep
+        self._comparing = 0
         self._kept_at = -math.inf
         self._seconds = seconds
         self._waiting: deque[MirroredCall] = deque()
@@ -175,6 +177,10 @@ class Mirrors:
         if call.response is None:
             self._meters.compared(place, "not_kept")
             return
+        if self._comparing >= MOST_COMPARED:
+            self._meters.compared(place, "queue_full")
+            return
+        self._comparing += 1
         try:
             counts = await self._compare(call, reply)
         except ServegateError as error:
@@ -184,6 +190,8 @@ class Mirrors:
             faults.report(self, fault)
             self._meters.compared(place, ServegateError.code)
             return
+        finally:
+            self._comparing -= 1
         self._meters.compared(place, "compared")
         for output, (agreeing, differing) in counts.items():
             self._meters.compared_rows((*place, output), agreeing, differing)

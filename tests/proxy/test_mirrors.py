@@ -40,6 +40,8 @@ class Copies:
         self.sent: list[tuple[MirroredCall, Replica, float]] = []
         self.ends: list[asyncio.Future[Reply]] = []
         self.kept: list[MirroredCall] = []
+        self.may_compare = asyncio.Event()
+        self.may_compare.set()
         self.loads, self.meters, self.clock = Loads(), Meters(), Clock()
         self.health = Health(self.clock)
         self.mirrors = Mirrors(
@@ -64,6 +66,7 @@ class Copies:
 
     async def compare(self, call: MirroredCall, reply: Reply) -> Mapping[str, tuple[int, int]]:
         assert call.response is not None
+        await self.may_compare.wait()
         if reply.body == b"fault":
             raise RuntimeError("a fault of ours")
         if reply.body == b"strange":
@@ -184,6 +187,21 @@ async def test_responses_are_compared_where_both_are_there_and_good() -> None:
     assert copies.compared(outcome="compared") == 2
     assert copies.compared(output="y", verdict="agrees") == 4
     assert copies.compared(output="y", verdict="differs") == 2
+
+
+async def test_slow_comparisons_hold_up_no_copies() -> None:
+    copies = Copies()
+    copies.may_compare.clear()
+    count = mirrors.MOST_COMPARED + 3
+    copies.offer(count, response=Reply(200, b"same"))
+    await until(lambda: len(copies.ends) == count)
+    for end in copies.ends:
+        end.set_result(Reply(200, b"same"))
+    await until(lambda: copies.compared(outcome="queue_full") == 3)
+    await until(lambda: copies.ended("200") == 3)
+    copies.may_compare.set()
+    await until(lambda: copies.ended("200") == count)
+    assert copies.compared(outcome="compared") == mirrors.MOST_COMPARED
 
 
 async def test_some_calls_with_different_responses_are_kept_if_the_route_says_so() -> None:
