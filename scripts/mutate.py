@@ -34,6 +34,7 @@ RULES = (
     "proxy/admission.py",
     "proxy/slots.py",
     "proxy/outliers.py",
+    "proxy/mirrors.py",
     "proxy/health.py",
     "core/access.py",
     "core/routes.py",
