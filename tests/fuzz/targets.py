@@ -13,6 +13,7 @@ from fuzz import (
     http_answers,
     http_paths,
     http_requests,
+    inflation,
     names,
     protobuf_messages,
 )
@@ -27,6 +28,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "grpc-clients": grpc_clients.play,
     "grpc-tritons": grpc_tritons.play,
     "grpc-framing": grpc_framing.play,
+    "inflation": inflation.play,
 }
 
 
