@@ -45,12 +45,8 @@ RULES = (
     "workbench/conversion/gate/verdict.py",
     "workbench/conversion/gate/tallies.py",
     "statistics/gates.py",
-    "capacity/scaling/bounds.py",
     "capacity/scaling/groups.py",
-    "capacity/scaling/memory.py",
     "capacity/scaling/policy.py",
-    "capacity/scaling/rates.py",
-    "capacity/scaling/demand.py",
 )
 COMPARISONS = {  # the operator as it is written, and its change
     ast.Eq: ("==", "!="),
