@@ -107,7 +107,12 @@ class Mirrors:
         self._turns = 0
 
     def __repr__(self) -> str:
-        return f"<Mirrors sending={len(self._sending)} waiting={len(self._waiting)}>"
+        return f"<Mirrors busy={self.busy} waiting={len(self._waiting)}>"
+
+    @property
+    def busy(self) -> int:
+        """Copies that are being sent or compared."""
+        return len(self._sending)
 
     def wants(self, choice: Choice) -> bool:
         """Whether this call is one of the share that is mirrored."""
@@ -144,32 +149,37 @@ class Mirrors:
             task.add_done_callback(self._go_on)
 
     async def _send(self, call: MirroredCall) -> None:
-        target, begun = call.target, self._clock()
+        begun, reply = self._clock(), None
+        try:
+            try:
+                reply = await self._ask(call, begun + self._seconds)
+                code = code_name(call.protocol, reply.status)
+            except ServegateError as error:
+                code = error.code
+            except Exception as fault:
+                faults.report(self, fault)
+                code = ServegateError.code
+            place = (call.target.model, str(call.target.version), call.protocol)
+            self._meters.mirrored(place, code, self._clock() - begun)
+            if reply is not None and reply.status in _GOOD:
+                await self._count_agreement(call, reply)
+        finally:
+            self._bytes -= call.size
+
+    async def _ask(self, call: MirroredCall, until: float) -> Reply:
+        """The candidate's response, from the replica that is least busy."""
+        target = call.target
         avoided = self._health.avoided(f"{target.model}/{target.version}")
         self._turns += 1
         name = pick(target.replicas, loads=self._loads.replicas, avoided=avoided, turn=self._turns)
         replica = None if name is None else self._replicas().get(name)
-        if replica is not None:
-            self._loads.entered(replica.name)
+        if replica is None:
+            raise NoReplica(target.model, str(target.version), "")
+        self._loads.entered(replica.name)
         try:
-            if replica is None:
-                raise NoReplica(target.model, str(target.version), "")
-            reply = await self._senders[call.protocol](call, replica, begun + self._seconds)
-            code = code_name(call.protocol, reply.status)
-            seconds = self._clock() - begun
-            if reply.status in _GOOD:
-                await self._count_agreement(call, reply)
-        except ServegateError as error:
-            code, seconds = error.code, self._clock() - begun
-        except Exception as fault:
-            faults.report(self, fault)
-            code, seconds = ServegateError.code, self._clock() - begun
+            return await self._senders[call.protocol](call, replica, until)
         finally:
-            self._bytes -= call.size
-            if replica is not None:
-                self._loads.left(replica.name)
-        place = (target.model, str(target.version), call.protocol)
-        self._meters.mirrored(place, code, seconds)
+            self._loads.left(replica.name)
 
     async def _count_agreement(self, call: MirroredCall, reply: Reply) -> None:
         """Compare the response with what the caller got."""
