@@ -43,7 +43,7 @@ from serve.proxy.admission import Admission
 from serve.proxy.gateway import Gateway, LiveSnapshot
 from serve.proxy.health import Health
 from serve.proxy.loads import Loads
-from serve.proxy.mirrors import Mirrors
+from serve.proxy.mirrors import LONGEST_COPY, Mirrors
 from serve.proxy.waiting_calls import Waking
 from serve.settings import Settings, is_loopback, keys_are_required
 from serve.telemetry import CONTENT_TYPE, Meters
@@ -210,12 +210,10 @@ class ProxyWorker:
             meters=self._meters,
             draw=random.random,
             clock=time.monotonic,
-            senders=senders(
-                self._mirror_http, self._mirror_grpc, clock=time.monotonic, limit=limits.in_flight
-            ),
+            senders=senders(self._mirror_http, self._mirror_grpc, clock=time.monotonic),
             compare=comparison(self._comparing),
             keep=self._reporter.keep,
-            seconds=limits.call,
+            seconds=min(limits.call, LONGEST_COPY),
         )
 
     def _walk(self) -> Gateway:

@@ -62,7 +62,8 @@ def show_route(
         say("idempotent: a call that a replica has broken off is repeated on another replica, once")
     if mirror := route.get("mirror"):
         share = f"{mirror['percent']:g} % of the calls"
-        say(f"mirror: {share} are also sent to version {mirror['version']}")
+        kept = "; some calls that differ are kept as runs" if mirror.get("keep") else ""
+        say(f"mirror: {share} are also sent to version {mirror['version']}{kept}")
     if not route["routed"]:
         say(
             "no route is set, so the newest version gets all traffic; set one with: "
@@ -178,7 +179,7 @@ def set_route(
             if mirror == "none"
             else Mirror.parse(mirror, code=mirror_code, keep=mirror_keep).to_json()
         )
-    elif mirror_code or mirror_keep:
+    if (mirror in (None, "none")) and (mirror_code or mirror_keep):
         which = "--mirror-code" if mirror_code else "--mirror-keep"
         raise Invalid(f"{which} needs --mirror", try_this=f"--mirror 2=10 {which}")
     path = f"/api/routes/{segment(name)}"

@@ -220,9 +220,13 @@ class Mirror:
 
     @classmethod
     def from_json(cls, page: Mapping[str, Any]) -> "Mirror | None":
-        """Read what `to_json` gave; None for a page without a version."""
-        if not page.get("version"):
+        """Read what `to_json` gave; None for an empty page."""
+        if not page:
             return None
+        if unknown := set(page) - {"version", "percent", "code", "keep"}:
+            raise Invalid(f"unknown in a mirror: {', '.join(sorted(map(str, unknown)))}")
+        if missing := {"version", "percent"} - set(page):
+            raise Invalid(f"a mirror needs {' and '.join(sorted(missing))}")
         flags = {name: page.get(name, False) for name in ("code", "keep")}
         for name, flag in flags.items():
             if not isinstance(flag, bool):

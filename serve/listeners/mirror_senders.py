@@ -6,7 +6,7 @@ from typing import Any
 from serve.core.calls import Reply, Verb
 from serve.core.replicas import Replica
 from serve.processes.compute import ComputeProcess
-from serve.proxy.mirrors import Compare, MirroredCall, Send
+from serve.proxy.mirrors import MOST_RESPONSE, Compare, MirroredCall, Send
 from serve.triton.grpc_pool import GrpcPool
 from serve.triton.grpc_question import send
 from serve.triton.http_pool import Pool, request_line
@@ -15,9 +15,9 @@ from serve.wire.kserve_http import upstream_path
 
 
 def senders(
-    http: Pool, grpc: GrpcPool, *, clock: Callable[[], float], limit: int
+    http: Pool, grpc: GrpcPool, *, clock: Callable[[], float], limit: int = MOST_RESPONSE
 ) -> Mapping[str, Send]:
-    """By protocol; the connections are of mirrored calls only. `limit`: bytes of a gRPC response.
+    """By protocol; the connections are of mirrored calls only. `limit`: bytes of a response.
 
     `MirroredCall.head` holds header lines and the empty line behind them, or a block of header
     fields that begins with `:path`; the pieces are the body, or one message without its prefix.
@@ -27,7 +27,7 @@ def senders(
         target = call.target
         path = upstream_path(Verb.INFER, target.physical_name, target.physical_version)
         head = request_line("POST", replica, path) + call.head
-        return await http.fetch(replica, head, until, body=call.pieces)
+        return await http.fetch(replica, head, until, body=call.pieces, most=limit)
 
     async def over_grpc(call: MirroredCall, replica: Replica, until: float) -> Reply:
         target = call.target

@@ -203,7 +203,8 @@ class Attempt:
             gateway.health.failed(self.replica.name, self._target())
         if not can_repeat or not self._may_go_on():
             if proof.lacks_version:
-                raise self._not_loaded(can_wait=can_wait and can_repeat)
+                is_fresh = not self._is_repeated  # who waits begins anew, and may be repeated again
+                raise self._not_loaded(can_wait=can_wait and can_repeat and is_fresh)
             return False
         self.go_to_replica(gateway.clock())
         gateway.meters.retried(call, proof.reason)

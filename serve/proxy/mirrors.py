@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from serve.core import faults
 from serve.core.calls import Choice, Reply
-from serve.core.errors import NoReplica, ServegateError
+from serve.core.errors import BodyTooLarge, NoReplica, ServegateError
 from serve.core.replicas import Replica
 from serve.core.snapshot import VersionTarget
 from serve.proxy.balancing import pick
@@ -29,8 +29,12 @@ from serve.wire.status import code_name
 
 MOST_SENT = 32  # copies in flight at a time, in each worker
 MOST_WAITING = 64  # copies that wait for that
-MOST_BYTES = 16 << 20  # of all their requests
-MOST_COMPARED = 8  # pairs of responses that wait for their comparison; the others go without
+MOST_BYTES = 16 << 20  # of all their requests, and of the responses to compare with
+MOST_REQUEST = 256 << 10  # bytes; a larger request is not kept, and so not mirrored
+MOST_RESPONSE = 1 << 20  # bytes; a larger one is not compared
+LONGEST_COPY = 30.0  # seconds
+LONGEST_COMPARISON = 5.0  # seconds
+MOST_COMPARED = 16  # pairs of responses that wait for their comparison; the others go without
 KEPT_EVERY = 10.0  # seconds between two calls that one worker gives to be kept
 _GOOD = frozenset((0, 200))  # over gRPC and HTTP
 
@@ -49,6 +53,11 @@ class MirroredCall:
     pieces: tuple[bytes, ...]
     size: int
     response: Reply | None = None
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it holds while it waits and is compared."""
+        return self.size + (0 if self.response is None else len(self.response.body))
 
     @property
     def target(self) -> VersionTarget:
@@ -127,10 +136,10 @@ class Mirrors:
 
     def offer(self, call: MirroredCall) -> None:
         """Mirror this call now or soon, or drop it."""
-        if len(self._waiting) >= MOST_WAITING or self._bytes + call.size > MOST_BYTES:
+        if len(self._waiting) >= MOST_WAITING or self._bytes + call.weight > MOST_BYTES:
             self.drop(call.choice, "queue_full")
             return
-        self._bytes += call.size
+        self._bytes += call.weight
         self._waiting.append(call)
         self._go_on()
 
@@ -154,6 +163,9 @@ class Mirrors:
             try:
                 reply = await self._ask(call, begun + self._seconds)
                 code = code_name(call.protocol, reply.status)
+            except BodyTooLarge:
+                code = code_name(call.protocol, 0 if call.protocol == "grpc" else 200)
+                self._meters.compared((call.target.model, str(call.target.version)), "too_large")
             except ServegateError as error:
                 code = error.code
             except Exception as fault:
@@ -164,7 +176,7 @@ class Mirrors:
             if reply is not None and reply.status in _GOOD:
                 await self._count_agreement(call, reply)
         finally:
-            self._bytes -= call.size
+            self._bytes -= call.weight
 
     async def _ask(self, call: MirroredCall, until: float) -> Reply:
         """The candidate's response, from the replica that is least busy."""
@@ -192,7 +204,11 @@ class Mirrors:
             return
         self._comparing += 1
         try:
-            counts = await self._compare(call, reply)
+            async with asyncio.timeout(LONGEST_COMPARISON):
+                counts = await self._compare(call, reply)
+        except TimeoutError:
+            self._meters.compared(place, "timed_out")
+            return
         except ServegateError as error:
             self._meters.compared(place, error.code)
             return

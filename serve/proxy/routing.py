@@ -92,9 +92,9 @@ class Routing:
         return f"<Routing generation={self.snapshot.generation} choices={len(self._choices)}>"
 
     def limit(self, call: Call, now: float) -> None:
-        """Shorten the deadline of a predict call to what the model's route allows from `now` on."""
+        """Shorten the deadline of a call with one response to what its route allows from `now`."""
         seconds = self.deadlines.get(call.model)
-        if seconds and call.verb in PREDICTIONS:
+        if seconds and call.verb in (Verb.INFER, Verb.GENERATE):
             call.deadline = min(call.deadline, now + seconds)
 
     def choose(self, call: Call, draw: Callable[[], float]) -> Choice:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from serve.core import faults
 from serve.core.calls import Headers, Reply
-from serve.core.errors import DeadlineExceeded, NotSent, OutcomeUnknown
+from serve.core.errors import BodyTooLarge, DeadlineExceeded, NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.processes.compute import joined
 from serve.triton.http_connection import HttpConnection
@@ -161,25 +161,29 @@ class Pool:
         leave: Callable[[HttpConnection], None] | None = None,
         *,
         body: Sequence[bytes] = (),
+        most: int | None = None,
     ) -> Reply:
         """One whole request there and one whole reply back; for calls that need not be fast.
 
         Raises `NotSent`, `OutcomeUnknown` and `DeadlineExceeded` as every call to a Triton does.
         When the caller does not wait for an answer of which nothing has come, `leave` gets the
-        connection; without it, it is closed.
+        connection; without it, it is closed. `BodyTooLarge` for an answer beyond `most` bytes.
         """
-        connection = self.take(replica) or await self._connect(replica)
-        answer = _Whole()
+        connection: HttpConnection | None = None
+        answer = _Whole(most)
         try:
-            connection.begin(answer)
-            connection.write(head, *body)
             async with asyncio.timeout(deadline - self._clock()):
+                connection = self.take(replica) or await self._connect(replica)
+                connection.begin(answer)
+                connection.write(head, *body)
                 told, pieces = await answer.reply
                 return Reply(told.status, await joined(pieces), told.headers)
         except TimeoutError as error:
             raise DeadlineExceeded from error
         finally:
-            if answer.reply.done() and not answer.reply.cancelled():
+            if connection is None:
+                pass
+            elif answer.reply.done() and not answer.reply.cancelled() and not answer.is_cut:
                 self.give_back(connection)
             elif leave is not None and connection.awaits_answer:
                 leave(connection)
@@ -218,9 +222,11 @@ class Pool:
 
 
 class _Whole:
-    """Collects an answer: its head, and its body in pieces."""
+    """Collects an answer: its head, and its body in pieces, of at most `most` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self.is_cut = False
+        self._left = most
         self.reply: asyncio.Future[tuple[ReplyHead, list[bytes]]] = (
             asyncio.get_running_loop().create_future()
         )
@@ -229,11 +235,19 @@ class _Whole:
 
     def reply_head(self, head: ReplyHead, body: bytes, *, is_whole: bool) -> None:
         self._head = head
-        self._body.append(body)
+        self.reply_body(body)
         if is_whole:
             self.reply_end()
 
     def reply_body(self, data: bytes) -> None:
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                self._body.clear()
+                self.is_cut = True
+                if not self.reply.done():
+                    self.reply.set_exception(BodyTooLarge(0))
+                return
         self._body.append(data)
 
     def reply_end(self) -> None:

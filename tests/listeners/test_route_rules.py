@@ -113,12 +113,15 @@ async def test_an_http_call_ends_at_the_deadline_of_its_route(scene: Scene) -> N
     scene.b.script = hand.script
     client = await scene.connect()
     await client.send(request())
-    await hand.call()
+    call = await hand.call()
     scene.pass_time(1.9)
     assert scene.listener.clients
     scene.pass_time(0.1)
     got = await client.answer()
     assert (got.status, got.code) == (504, "deadline_exceeded")
+    assert scene.plane.loads.total == 1, "Triton still works on it"
+    await hand.answer(call)
+    await until(lambda: scene.plane.loads.total == 0)
 
 
 @grpc_scene.in_scene(SHORT)

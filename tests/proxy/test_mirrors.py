@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from builders import Clock, snapshot, target, until, view
 from builders import call as call_of
+from refusals import refusal
 
 from serve.core.calls import Choice, Reply
-from serve.core.errors import Invalid, NotSent, OutcomeUnknown
+from serve.core.errors import BodyTooLarge, Invalid, NotSent, OutcomeUnknown
 from serve.core.replicas import Replica
 from serve.core.routes import Mirror, Route, RouteMatch, RouteRules, Split
 from serve.core.snapshot import ModelView, VersionTarget
@@ -76,6 +77,10 @@ class Copies:
 
     async def keep(self, call: MirroredCall) -> None:
         self.kept.append(call)
+
+    async def close(self) -> None:
+        self.mirrors.close()
+        await until(lambda: not self.mirrors.busy)
 
     def offer(self, count: int = 1, size: int = 10, response: Reply | None = None) -> None:
         for _ in range(count):
@@ -163,6 +168,7 @@ async def test_a_copy_that_fails_is_counted_and_holds_nothing_against_its_replic
     copies.now = snapshot(view())
     copies.offer()
     await until(lambda: copies.ended("no_replica") == 1)
+    await copies.close()
 
 
 async def test_responses_are_compared_where_both_are_there_and_good() -> None:
@@ -234,6 +240,7 @@ async def test_only_so_many_copies_are_sent_at_a_time_and_only_so_many_wait() ->
     await until(lambda: len(copies.sent) == mirrors.MOST_SENT + 1)
     copies.offer()
     assert copies.dropped("queue_full") == 3
+    await copies.close()
 
 
 async def test_only_so_many_bytes_are_kept_for_copies() -> None:
@@ -246,6 +253,24 @@ async def test_only_so_many_bytes_are_kept_for_copies() -> None:
     await until(lambda: copies.ended("200") == 1)
     copies.offer(1, 1)
     assert copies.dropped("queue_full") == 1
+    await copies.close()
+
+
+async def test_a_response_that_is_too_large_is_not_compared() -> None:
+    copies = Copies()
+    copies.offer(response=Reply(200, b"same"))
+    await until(lambda: bool(copies.ends))
+    copies.ends.pop().set_exception(BodyTooLarge(10))
+    await until(lambda: copies.compared(outcome="too_large") == 1)
+    assert copies.ended("200") == 1, "the candidate has responded"
+
+
+async def test_the_response_to_compare_with_counts_as_bytes_too() -> None:
+    copies = Copies()
+    large = Reply(200, bytes(mirrors.MOST_BYTES // 2))
+    copies.offer(2, size=1, response=large)
+    assert copies.dropped("queue_full") == 1
+    await copies.close()
 
 
 async def test_nothing_is_sent_after_the_end() -> None:
@@ -261,5 +286,7 @@ def test_a_route_knows_its_mirror() -> None:
     route = Route(Split.of({1: 1}), mirror=Mirror.parse("2=12.5"))
     assert Route.from_json(route.to_json()) == route
     assert (route.versions, route.called) == ((1, 2), {1})
-    assert Mirror.from_json({}) is Mirror.from_json({"version": 0, "percent": 5}) is None
+    assert Mirror.from_json({}) is None
+    for wrong in ({"percent": 5}, {"version": 2}, {"version": 0, "percent": 5}, {"kep": True}):
+        refusal(Invalid, Mirror.from_json, wrong)
     assert Mirror.parse("2=10%", code=True) == Mirror(2, 10.0, code=True)

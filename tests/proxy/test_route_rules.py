@@ -6,12 +6,13 @@ import pytest
 from builders import DataPlane, call, snapshot, target, view
 
 from serve.core import faults
-from serve.core.calls import Verb
-from serve.core.errors import DeadlineExceeded, OutcomeUnknown
+from serve.core.calls import Reply, Verb
+from serve.core.errors import DeadlineExceeded, NotLoaded, OutcomeUnknown
 from serve.core.routes import RouteRules
 from serve.proxy.attempts import Attempt
 
 BROKEN = OutcomeUnknown("the connection broke")
+ABSENT = Reply(404, b'{"error":"Request for unknown model: \'m\' version 1 is not found"}')
 TWICE = RouteRules(idempotent=True)
 
 
@@ -35,13 +36,13 @@ def refuses(attempt: Attempt, error: OutcomeUnknown = BROKEN) -> bool:
 def test_the_deadline_of_a_route_holds_for_every_predict_call_of_its_model() -> None:
     one = plane(RouteRules(deadline=2.0))
     now = one.clock.now
-    for verb in (Verb.INFER, Verb.GENERATE, Verb.GENERATE_STREAM):
+    for verb in (Verb.INFER, Verb.GENERATE):
         for selector in ("", "1"):
             for given, expected in ((math.inf, now + 2), (now + 1, now + 1)):
                 asked = call(verb, selector=selector, deadline=given)
                 one.begin(asked).left()
                 assert asked.deadline == expected, (verb, selector)
-    for verb in (Verb.STREAM, Verb.METADATA):
+    for verb in (Verb.GENERATE_STREAM, Verb.STREAM, Verb.METADATA):
         asked = call(verb)
         one.begin(asked).left()
         assert asked.deadline == math.inf, verb
@@ -82,6 +83,14 @@ def test_other_calls_are_not_repeated() -> None:
     ended.left()
     with pytest.raises(OutcomeUnknown):
         ended.broken_off(BROKEN)
+
+
+def test_a_call_that_was_repeated_does_not_wait_and_begin_anew() -> None:
+    attempt = plane(TWICE, "a", "b").begin()
+    attempt.broken_off(BROKEN)
+    with pytest.raises(NotLoaded) as raised:
+        attempt.refused(ABSENT)
+    assert not raised.value.until, "it would be repeated on the replica that it has broken"
 
 
 def test_a_call_whose_time_is_over_is_not_repeated() -> None:

@@ -79,7 +79,7 @@ async def put_route(
 ) -> schemas.Done:
     """Every version with traffic has to be ready. The weights are relative."""
     route = _route(body)
-    given = body.model_dump(exclude_none=True)
+    given = body.model_dump(exclude_none=True, exclude_unset=True)
     rules = RouteRules(**{name: rule for name, rule in route.rules.items() if name in given})  # type: ignore[typeddict-item]
     written = await control.models.set_route(model, route.split, who, **rules)
     return await done(control, written, wait, response)
@@ -103,7 +103,7 @@ async def show_mirror(model: str, control: InControl) -> MirrorCounts:
 
 
 def _route(body: schemas.RouteBody) -> Route:
-    return Route.from_json(body.model_dump(exclude_none=True))
+    return Route.from_json(body.model_dump(exclude_none=True, exclude_unset=True))
 
 
 def _view(status: ModelStatus) -> schemas.RouteView:

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from serve.control.keys import KeyStatus
 from serve.control.observations import Observation
@@ -29,16 +29,23 @@ class MatchBody(BaseModel):
 
 
 class MirrorBody(BaseModel):
-    """Sends copies of so many percent of the calls to a version. Version 0 means none. `code`
+    """Sends copies of so many percent of the calls to a version. An empty object means none. `code`
     allows it for a version that runs code or calls other models. `keep` keeps the inputs of some
     calls to which the versions respond differently, as runs.
     """
 
     model_config = ConfigDict(extra="forbid")
     version: int = Field(default=0, ge=0)
-    percent: float = Field(default=100.0, gt=0, le=100)
+    percent: float = Field(default=0.0, ge=0, le=100)
     code: bool = False
     keep: bool = False
+
+    @model_validator(mode="after")
+    def is_whole(self) -> "MirrorBody":
+        """Both are there, or nothing is."""
+        if self.model_fields_set and not (self.version and self.percent):
+            raise ValueError("a mirror needs a version and a percent above 0; {} removes it")
+        return self
 
 
 class RouteBody(BaseModel):

@@ -122,9 +122,9 @@ class TryDesk:
         key = (model, a, b)
         if self._disagreements.get(key, 0) >= MOST_DISAGREEMENTS:
             return
-        self._disagreements[key] = self._disagreements.get(key, 0) + 1
         given = {"": Offered("npz", inputs, "mirrored call")}
         await self.tries.make(TryRequest(model, str(a), given, b=str(b)), MIRROR)
+        self._disagreements[key] = self._disagreements.get(key, 0) + 1
 
     async def takes(self, model: str, selector: str) -> Takes:
         """What a version, a label or whatever is routed to takes and gives now."""

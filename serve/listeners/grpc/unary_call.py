@@ -79,6 +79,7 @@ class UnaryCall(ClientCall):
         "_answered_at",
         "_arriving",
         "_attempt",
+        "_copy",
         "_front",
         "_held",
         "_left",
@@ -96,6 +97,7 @@ class UnaryCall(ClientCall):
     ) -> None:
         ClientCall.__init__(self, link, number, context, head)
         self._attempt: Attempt | None = None
+        self._copy: MirroredCall | None = None  # to be mirrored, once the answer is through
         self._leg: UpstreamLeg | None = None
         self._front = b""  # what came before the names were known
         self._arriving: Arriving | None = None  # until it can be sent
@@ -446,7 +448,7 @@ class UnaryCall(ClientCall):
             self._answered_at = self.context.clock()
             choice = self._attempt.choice if self._attempt is not None else None
             if choice is not None and choice.mirror is not None:
-                faults.contained(self, self._mirror, choice, piece)
+                faults.contained(self, self._copy_call, choice, piece)
         self.answered += len(piece)
         if restoring is None and head is not None:
             self._executed(leg)
@@ -481,6 +483,8 @@ class UnaryCall(ClientCall):
         if self._restoring is not None and trailers.said:
             block = trailers.with_message(self._restoring.in_sentence(trailers.message))
         self.end_with(block + self.context.decision(attempt.decision))
+        if self._copy is not None and status == 0:
+            faults.contained(self, self._mirror, self._copy)
 
     def on_whole_answer(self, leg: UpstreamLeg, piece: Piece, trailers: AnswerHead) -> None:
         """All of it at once, which is the usual case."""
@@ -491,13 +495,15 @@ class UnaryCall(ClientCall):
             if self.link.send_all(self, head.block, piece, block):
                 choice = attempt.choice
                 if choice is not None and choice.mirror is not None:
-                    faults.contained(self, self._mirror, choice, piece)
+                    faults.contained(self, self._copy_call, choice, piece)
                 self.is_ended = True
                 self.answered = len(piece)
                 self._leg = self.source = self._pieces = None
                 self.context.board.held -= self._held
                 self._held = 0
                 attempt.answered(0, good=True)
+                if self._copy is not None:
+                    faults.contained(self, self._mirror, self._copy)
                 return
         self.on_answer(leg, piece)
         self.on_trailers(leg, trailers)
@@ -508,8 +514,8 @@ class UnaryCall(ClientCall):
         self.is_head_sent = True
         self._release()
 
-    def _mirror(self, choice: Choice, answer: Piece) -> None:
-        """Offer a copy of the call, if it is one of those to be mirrored.
+    def _copy_call(self, choice: Choice, answer: Piece) -> None:
+        """Make a copy of the call, if it is one of those to be mirrored.
 
         `answer` is the answer, or the first piece of it.
         """
@@ -517,7 +523,7 @@ class UnaryCall(ClientCall):
         if mirrors is None or self.head.verb is not Verb.INFER or not mirrors.wants(choice):
             return
         if self._pieces is None or not self.is_remote_closed:
-            mirrors.drop(choice, "too_large")
+            mirrors.drop(choice, "too_large" if self._pieces is None else "incomplete")
             return
         message = b"".join(self._pieces)[PREFIX_SIZE:]
         response = None
@@ -526,7 +532,13 @@ class UnaryCall(ClientCall):
             if not flag and len(answer) == PREFIX_SIZE + length:
                 response = Reply(0, bytes(answer[PREFIX_SIZE:]))
         head, size = self.head.plain, len(message)
-        mirrors.offer(MirroredCall(choice, "grpc", head, (message,), size, response))
+        self._copy = MirroredCall(choice, "grpc", head, (message,), size, response)
+
+    def _mirror(self, copy: MirroredCall) -> None:
+        """Offer the copy, once the client has got its answer."""
+        self._copy = None
+        if (mirrors := self.context.gateway.mirrors) is not None:
+            mirrors.offer(copy)
 
     def _is_refused(self, attempt: Attempt, status: int, message: str) -> bool:
         """Whether the call goes on to another replica."""

@@ -670,7 +670,7 @@ class HttpPredictCall:
         if mirrors is None or self.asked.verb is not Verb.INFER or not mirrors.wants(choice):
             return
         if self._pieces is None or not self.is_complete:
-            mirrors.drop(choice, "too_large")
+            mirrors.drop(choice, "too_large" if self._pieces is None else "incomplete")
             return
         head, size = infer_head(self.headers, plain_answer=True).lines, self._size
         head += b"\r\n" if self.head.length is not None else b"Content-Length: %d\r\n\r\n" % size
@@ -730,23 +730,29 @@ class HttpPredictCall:
         """
         if self.is_over:
             return
-        attempt, upstream = self.attempt, self._upstream
+        attempt = self.attempt
         if attempt is not None:
-            is_stream = self.asked.verb is Verb.GENERATE_STREAM
-            is_sent = self.is_complete and upstream is not None and upstream.awaits_answer
-            if upstream is not None and is_sent and not is_stream:
-                self._upstream = None
-                self._context.pool.absorb(upstream, attempt.detach().free, until=self.deadline)
+            self._leave_to_triton(attempt)
             attempt.left()
         else:
             self._count_unsent("client_left")
         self._close(reusable=False)
+
+    def _leave_to_triton(self, attempt: Attempt) -> None:
+        """Triton goes on with a request that it has whole, and keeps the slot until it is done."""
+        upstream, until = self._upstream, attempt.begun + self._context.limits.call
+        is_sent = self.is_complete and upstream is not None and upstream.awaits_answer
+        if upstream is not None and is_sent and self.asked.verb is not Verb.GENERATE_STREAM:
+            self._upstream = None
+            self._context.pool.absorb(upstream, attempt.detach().free, until=until)
 
     def give_up(self, error: ServegateError) -> None:
         """End the call with an error of our own; an answer that has begun is broken off."""
         if self.is_over:
             return
         if self.attempt is not None:
+            if isinstance(error, DeadlineExceeded):
+                self._leave_to_triton(self.attempt)
             self.attempt.failed(error)
         else:
             self._count_unsent(error.code)

@@ -39,7 +39,7 @@ from serve.processes.compute import ComputeProcess
 from serve.processes.kernel import return_memory
 from serve.proxy.attempts import NOWHERE, Attempt
 from serve.proxy.gateway import Gateway
-from serve.proxy.mirrors import MirroredCall
+from serve.proxy.mirrors import MOST_REQUEST, MOST_RESPONSE, MirroredCall
 from serve.tensors.tfserving_examples import label_table
 from serve.tensors.tfserving_infer import InferBody, infer_body, read_outputs
 from serve.tensors.tfserving_tensors import LARGE, RawTensor, ServingSignature, signature_of
@@ -197,6 +197,7 @@ class Calling:
     def __init__(self, facade: TfServing, attempt: Attempt, headers: Headers) -> None:
         self.attempt = attempt
         self.seconds = 0.0
+        self._executed: tuple[bytes, InferBody, Reply] | None = None
         self._facade = facade
         passed = (pair for pair in end_to_end(headers) if pair[0] not in _NOT_PASSED)
         self._lines = header_lines(tuple(passed))
@@ -263,7 +264,10 @@ class Calling:
 
     def answered(self) -> None:
         """The answer is made: the call has ended."""
+        executed, self._executed = self._executed, None
         self.attempt.answered(0 if self.attempt.call.protocol == "grpc" else 200, good=True)
+        if executed is not None:
+            faults.contained(self, self._mirror, *executed)
 
     async def _execute(self, body: InferBody) -> tuple[bytes, int | None]:
         begun = self._facade.clock()
@@ -278,17 +282,23 @@ class Calling:
         lines = self._lines + lines
         reply = await self._ask("POST", Verb.INFER, lines + body.head, body.tensors)
         self.seconds = self._facade.clock() - begun
-        faults.contained(self, self._mirror, lines, body, reply)
+        if self._executed is None:  # another execution only finds out the labels
+            self._executed = (lines, body, reply)
         length = next((int(value) for name, value in reply.headers if name == _HEAD_LENGTH), None)
         return reply.body, length
 
     def _mirror(self, lines: bytes, body: InferBody, reply: Reply) -> None:
         """Offer a copy of what was executed, if the call is one of those to be mirrored."""
         mirrors, choice = self._facade.gateway.mirrors, self.attempt.choice
-        if mirrors is not None and choice is not None and mirrors.wants(choice):
-            pieces = (body.head, *body.tensors)
-            size = sum(map(len, pieces))
-            mirrors.offer(MirroredCall(choice, "http", lines, pieces, size, reply))
+        if mirrors is None or choice is None or not mirrors.wants(choice):
+            return
+        pieces = (body.head, *body.tensors)
+        size = sum(map(len, pieces))
+        if size > MOST_REQUEST:
+            mirrors.drop(choice, "too_large")
+            return
+        response = reply if len(reply.body) <= MOST_RESPONSE else None
+        mirrors.offer(MirroredCall(choice, "http", lines, pieces, size, response))
 
     async def _ask(
         self, method: str, verb: Verb, rest: bytes, tensors: Sequence[bytes] = ()

@@ -329,3 +329,5 @@ def test_a_mirror_shows_whether_the_candidate_responds_and_predicts_the_same(
     assert "Mirror: 5 % of the calls are also sent to version 2" in said
     assert "1 with the code 200 ; mean time 4 ms" in said
     assert "scores 3 1 25 %" in said
+    pages.api("PUT", "/api/routes/m", {"split": {"1": 100}, "mirror": {}})
+    assert pages.api("GET", "/api/routes/m")["mirror"] is None
