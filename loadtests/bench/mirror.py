@@ -150,7 +150,9 @@ class Callers:
 
     def mirror_to(self, state: str) -> None:
         """Mirror calls to the candidate of this state."""
-        mirror = {"version": CANDIDATES.get(state, 0), "percent": PERCENT, "code": True}
+        mirror = {}
+        if state in CANDIDATES:
+            mirror = {"version": CANDIDATES[state], "percent": PERCENT, "code": True}
         set_route(self._admin, "m", {"split": {1: 100}, "mirror": mirror})
 
     def _run(self, state: str, seconds: float) -> Load:
