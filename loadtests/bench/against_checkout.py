@@ -66,8 +66,10 @@ def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def compare(row: Row, targets: Sequence[Target], *, seconds: float, folder: Path) -> Compared:
-    """Measure one row; calls that failed are counted."""
+def compare(
+    row: Row, targets: Sequence[Target], *, seconds: float, folder: Path, whole: bool = False
+) -> Compared:
+    """Measure one row; calls that failed are counted. `whole`: the CPU time of all processes."""
     cores, ratios, failed = machine.cores(), [], {NEW: 0, OLD: 0}
     with contextlib.closing(generator(row, folder, cores.load)) as making:
         meter = Meter(making, row, targets, cores.watched)
@@ -80,8 +82,11 @@ def compare(row: Row, targets: Sequence[Target], *, seconds: float, folder: Path
             for side, some in samples.items():
                 failed[side] += sum(one.load.failed for one in some)
             for new, old in zip(samples[NEW], samples[OLD], strict=True):
-                assert new.cpu_per_call and old.cpu_per_call
-                ratios.append(new.cpu_per_call / old.cpu_per_call)
+                one, other = (
+                    side.whole_cpu_per_call if whole else side.cpu_per_call for side in (new, old)
+                )
+                assert one and other
+                ratios.append(one / other)
             mean, low, high = interval(ratios)
             enough = len(ratios) >= FEWEST_ROUNDS and high / mean - 1 < WIDTH
             if enough or len(ratios) >= MOST_ROUNDS:

@@ -3,7 +3,8 @@
     python -m loadtests.bench.mirror
 
 1. CPU time per call with 10 % of the calls mirrored, compared with none, over HTTP and gRPC, to
-   upstreams that do nothing. Two gateways, interleaved as in `against_checkout`.
+   upstreams that do nothing; the process that compares responses included. Two gateways,
+   interleaved as in `against_checkout`.
 2. Latency of callers while 10 % of the calls are mirrored to a candidate that works, is 100 times
    slower than the model, or is stopped (SIGSTOP), compared with no mirror in the same round; and
    at the end after it was killed. Two real Tritons with a Python model, whose processes are
@@ -93,7 +94,7 @@ def cost(seconds: float) -> list[Compared]:
             set_route(sides[NEW].admin, "null", {"split": {1: 100}, "mirror": mirror})
             targets = [one.target for one in sides.values()]
             return [
-                compare(row, targets, seconds=seconds, folder=folder)
+                compare(row, targets, seconds=seconds, folder=folder, whole=True)
                 for row in choose(ROWS, quick=False)
             ]
 
@@ -116,7 +117,9 @@ def noticed(rounds: int, seconds: float) -> list[Noticed]:
         )
         with Programs(folder) as programs:
             programs.start("up", words)
-            until_ready(f"http://127.0.0.1:{http}/v2/models/m/ready", time.monotonic())
+            for version in (1, 2, 3):
+                path = f"/v2/models/m/versions/{version}/ready"
+                until_ready(f"http://127.0.0.1:{http}{path}", time.monotonic())
             callers = Callers(f"http://127.0.0.1:{http}", f"http://127.0.0.1:{admin}", folder)
             loads = callers.rounds((OFF, WORKS, SLOW, STOPPED), rounds, seconds)
             callers.mirror_to(WORKS)

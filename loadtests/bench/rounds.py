@@ -30,6 +30,13 @@ class Sample:
         """Of the processes that carry traffic, in microseconds; None when there is nothing."""
         return None if self.cpu is None else self.cpu.workers * 1e6 / max(1, self.load.calls)
 
+    @property
+    def whole_cpu_per_call(self) -> float | None:
+        """Of all processes, in microseconds."""
+        cpu = self.cpu
+        used = None if cpu is None else cpu.workers + cpu.supervisors
+        return None if used is None else used * 1e6 / max(1, self.load.calls)
+
 
 @dataclass(frozen=True, slots=True)
 class Ratio:

@@ -35,6 +35,8 @@ MOST_RESPONSE = 1 << 20  # bytes; a larger one is not compared
 LONGEST_COPY = 30.0  # seconds
 LONGEST_COMPARISON = 5.0  # seconds
 MOST_COMPARED = 16  # pairs of responses that wait for their comparison; the others go without
+COMPARED_PER_SECOND = 10.0  # one takes milliseconds of CPU time: all of them would cost a core
+COMPARED_AT_ONCE = 32.0
 KEPT_EVERY = 10.0  # seconds between two calls that one worker gives to be kept
 _GOOD = frozenset((0, 200))  # over gRPC and HTTP
 
@@ -108,6 +110,7 @@ class Mirrors:
         self._compare = compare
         self._keep = keep
         self._comparing = 0
+        self._credit, self._credit_at = COMPARED_AT_ONCE, 0.0  # comparisons that may begin; when
         self._kept_at = -math.inf
         self._seconds = seconds
         self._waiting: deque[MirroredCall] = deque()
@@ -199,8 +202,8 @@ class Mirrors:
         if call.response is None:
             self._meters.compared(place, "not_kept")
             return
-        if self._comparing >= MOST_COMPARED:
-            self._meters.compared(place, "queue_full")
+        if self._comparing >= MOST_COMPARED or not self._may_compare():
+            self._meters.compared(place, "skipped")
             return
         self._comparing += 1
         try:
@@ -223,6 +226,15 @@ class Mirrors:
             self._meters.compared_rows((*place, output), agreeing, differing)
         if any(differing for _, differing in counts.values()):
             await self._keep_some(call)
+
+    def _may_compare(self) -> bool:
+        now = self._clock()
+        earned = (now - self._credit_at) * COMPARED_PER_SECOND
+        self._credit, self._credit_at = min(COMPARED_AT_ONCE, self._credit + earned), now
+        if self._credit < 1:
+            return False
+        self._credit -= 1
+        return True
 
     async def _keep_some(self, call: MirroredCall) -> None:
         now = self._clock()

@@ -203,10 +203,25 @@ async def test_slow_comparisons_hold_up_no_copies() -> None:
     await until(lambda: len(copies.ends) == count)
     for end in copies.ends:
         end.set_result(Reply(200, b"same"))
-    await until(lambda: copies.compared(outcome="queue_full") == 3)
+    await until(lambda: copies.compared(outcome="skipped") == 3)
     await until(lambda: copies.mirrors.busy == mirrors.MOST_COMPARED)
     copies.may_compare.set()
     await until(lambda: copies.compared(outcome="compared") == mirrors.MOST_COMPARED)
+
+
+async def test_only_so_many_responses_are_compared_per_second() -> None:
+    copies, done = Copies(), 0
+    for seconds, expected in ((0.0, mirrors.COMPARED_AT_ONCE), (0.5, 5), (3600, 32)):
+        copies.clock.now += seconds
+        before = copies.compared(outcome="compared")
+        for _ in range(40):
+            copies.offer(response=Reply(200, b"same"))
+            await until(lambda: bool(copies.ends))
+            copies.ends.pop().set_result(Reply(200, b"same"))
+            done += 1
+            await until(lambda wanted=done: copies.ended("200") == wanted)
+            await until(lambda: not copies.mirrors.busy)
+        assert copies.compared(outcome="compared") - before == expected
 
 
 async def test_some_calls_with_different_responses_are_kept_if_the_route_says_so() -> None:
