@@ -48,7 +48,10 @@ def test_where_calls_may_be_executed_twice_no_caller_notices_a_killed_triton(cou
         killed = up.children()["local-0"]
         os.kill(killed, signal.SIGKILL)
         load.wait_calls(400)
-        harness.until(lambda: up.children().get("local-0", killed) != killed)
+        harness.until(
+            lambda: all(r["state"] == "up" and r["held"] for r in up.get("/api/replicas")),
+            what="its model is loaded again, so the next test finds a fleet at rest",
+        )
         load.wait_calls(200)
     assert harness.servegate(*rules, "--no-idempotent").returncode == 0
     assert not load.failures, load.failures[:3]
