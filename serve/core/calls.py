@@ -65,10 +65,10 @@ class Call:
     """One request, without its body. Made once per call; only `deadline` changes afterwards.
 
     `selector` is empty, a number, or a label; `deadline` is monotonic seconds, which the gateway
-    shortens where the model's route allows less; `sequence` is the
-    correlation id of a stateful sequence, empty for ordinary calls; `prefer` names the replica that
-    the stream which this call is a message of already uses; `credential` is the caller's
-    Authorization value. (Not frozen: that triples the cost.)
+    shortens if the model's route allows less; `sequence` is the correlation id of a stateful
+    sequence, empty for ordinary calls; `prefer` names the replica that the stream which this call
+    is a message of already uses; `credential` is the caller's Authorization value. (Not frozen:
+    that triples the cost.)
     """
 
     protocol: str

@@ -59,7 +59,7 @@ class ComparedOutputs:
 class ModelView:
     """One model: its targets by version, its labels, its route, and whether it serves sequences.
 
-    `route` is what people asked for, or the highest ready version when nobody asked; `routed` says
+    `route` is the one that was set, or else the highest ready version gets all calls; `routed` says
     which of the two it is. A model none of whose versions is ready has an empty `targets`; `failed`
     tells one that could not be loaded from one that is still loading. `asleep` says that its pool
     may have no replica, and has none that holds all of it: calls for what is missing may wait.

@@ -168,8 +168,8 @@ class Attempt:
     def broken_off(self, error: OutcomeUnknown) -> None:
         """The replica may have executed the call: go on to another one if it may be repeated.
 
-        Otherwise `error` is raised, and whoever calls this ends the call with it. `NoReplica` and
-        `DeadlineExceeded` end it.
+        Otherwise `error` is raised, and the caller of this method has to end the call with it.
+        `NoReplica` and `DeadlineExceeded` end it.
         """
         choice, gateway = self.choice, self._gateway
         if self.is_ended or choice is None or not choice.idempotent or self._is_repeated:

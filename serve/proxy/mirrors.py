@@ -67,6 +67,11 @@ class MirroredCall:
         assert self.choice.mirror is not None
         return self.choice.mirror.target
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Model and candidate, as metrics name them."""
+        return self.target.model, str(self.target.version)
+
 
 Send = Callable[[MirroredCall, Replica, float], Awaitable[Reply]]
 """Sends a copy to a replica, until a moment of the clock; raises what any call to Triton raises."""
@@ -161,25 +166,28 @@ class Mirrors:
             task.add_done_callback(self._go_on)
 
     async def _send(self, call: MirroredCall) -> None:
-        begun, reply = self._clock(), None
+        begun = self._clock()
         try:
-            try:
-                reply = await self._ask(call, begun + self._seconds)
-                code = code_name(call.protocol, reply.status)
-            except BodyTooLarge:
-                code = code_name(call.protocol, 0 if call.protocol == "grpc" else 200)
-                self._meters.compared((call.target.model, str(call.target.version)), "too_large")
-            except ServegateError as error:
-                code = error.code
-            except Exception as fault:
-                faults.report(self, fault)
-                code = ServegateError.code
-            place = (call.target.model, str(call.target.version), call.protocol)
-            self._meters.mirrored(place, code, self._clock() - begun)
+            code, reply = await self._outcome(call, begun + self._seconds)
+            self._meters.mirrored((*call.place, call.protocol), code, self._clock() - begun)
             if reply is not None and reply.status in _GOOD:
                 await self._count_agreement(call, reply)
         finally:
             self._bytes -= call.weight
+
+    async def _outcome(self, call: MirroredCall, until: float) -> tuple[str, Reply | None]:
+        """The code that is counted, and the response if there is one that can be kept."""
+        try:
+            reply = await self._ask(call, until)
+        except BodyTooLarge:
+            self._meters.compared(call.place, "too_large")
+            return code_name(call.protocol, 0 if call.protocol == "grpc" else 200), None
+        except ServegateError as error:
+            return error.code, None
+        except Exception as fault:
+            faults.report(self, fault)
+            return ServegateError.code, None
+        return code_name(call.protocol, reply.status), reply
 
     async def _ask(self, call: MirroredCall, until: float) -> Reply:
         """The candidate's response, from the replica that is least busy."""
@@ -198,32 +206,31 @@ class Mirrors:
 
     async def _count_agreement(self, call: MirroredCall, reply: Reply) -> None:
         """Compare the response with what the caller got."""
-        place = (call.target.model, str(call.target.version))
         if call.response is None:
-            self._meters.compared(place, "not_kept")
+            self._meters.compared(call.place, "not_kept")
             return
         if self._comparing >= MOST_COMPARED or not self._may_compare():
-            self._meters.compared(place, "skipped")
+            self._meters.compared(call.place, "skipped")
             return
         self._comparing += 1
         try:
             async with asyncio.timeout(LONGEST_COMPARISON):
                 counts = await self._compare(call, reply)
         except TimeoutError:
-            self._meters.compared(place, "timed_out")
+            self._meters.compared(call.place, "timed_out")
             return
         except ServegateError as error:
-            self._meters.compared(place, error.code)
+            self._meters.compared(call.place, error.code)
             return
         except Exception as fault:
             faults.report(self, fault)
-            self._meters.compared(place, ServegateError.code)
+            self._meters.compared(call.place, ServegateError.code)
             return
         finally:
             self._comparing -= 1
-        self._meters.compared(place, "compared")
+        self._meters.compared(call.place, "compared")
         for output, (agreeing, differing) in counts.items():
-            self._meters.compared_rows((*place, output), agreeing, differing)
+            self._meters.compared_rows((*call.place, output), agreeing, differing)
         if any(differing for _, differing in counts.values()):
             await self._keep_some(call)
 

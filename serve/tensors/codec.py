@@ -113,6 +113,19 @@ def read_http_reply(body: bytes, head_length: int | None = None) -> InferReply:
     return _reply(head.get("model_name"), head.get("model_version"), outputs, datatypes)
 
 
+def read_http_request(body: bytes, head_length: int | None = None) -> InferReply:
+    """The inputs of an infer request, in the place of outputs, whose form they have.
+
+    `Invalid` or `MalformedReply` if broken.
+    """
+    length = len(body) if head_length is None else head_length
+    try:
+        head = json.dumps({"outputs": json.loads(body[:length])["inputs"]}).encode()
+    except (ValueError, RecursionError, LookupError, TypeError) as error:
+        raise Invalid("the infer request cannot be read", why=str(error)) from error
+    return read_http_reply(head + body[length:], len(head))
+
+
 def grpc_request(
     model: str,
     inputs: Mapping[str, Array],
@@ -130,6 +143,24 @@ def grpc_request(
         message.raw_input_contents.append(to_raw(array, datatype, name))
     serialized: bytes = message.SerializeToString()
     return serialized
+
+
+def read_grpc_request(body: bytes) -> InferReply:
+    """The inputs of a serialized `ModelInferRequest`; see `read_http_request`."""
+    from google.protobuf.message import DecodeError
+    from tritonclient.grpc import service_pb2
+
+    request, reply = service_pb2.ModelInferRequest(), service_pb2.ModelInferResponse()
+    try:
+        request.ParseFromString(body)
+    except DecodeError as error:
+        raise Invalid("the infer request cannot be read", why=str(error)) from error
+    for one in request.inputs:
+        reply.outputs.add(
+            name=one.name, datatype=one.datatype, shape=one.shape, contents=one.contents
+        )
+    reply.raw_output_contents.extend(request.raw_input_contents)
+    return read_grpc_reply(reply.SerializeToString())
 
 
 def read_grpc_reply(body: bytes) -> InferReply:

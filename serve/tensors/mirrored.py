@@ -1,13 +1,19 @@
 """How far the responses to a call and to its copy agree, and the inputs of such a call."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from serve.core.calls import Headers
 from serve.core.errors import Invalid
 from serve.tensors.archive import write_archive
-from serve.tensors.codec import HEAD_LENGTH_HEADER, InferReply, read_grpc_reply, read_http_reply
+from serve.tensors.codec import (
+    HEAD_LENGTH_HEADER,
+    InferReply,
+    read_grpc_reply,
+    read_grpc_request,
+    read_http_reply,
+    read_http_request,
+)
 from serve.tensors.datatypes import Array
 from serve.tensors.metadata import TensorSpec
 from serve.tensors.output_comparison import agreement, joined_text, rows_of
@@ -87,30 +93,9 @@ def inputs_archive(protocol: str, head: bytes, body: bytes) -> bytes:
     `Invalid` or `MalformedReply` for what cannot be read.
     """
     if protocol == "grpc":
-        from google.protobuf.message import DecodeError
-        from tritonclient.grpc import service_pb2
-
-        asked, told = service_pb2.ModelInferRequest(), service_pb2.ModelInferResponse()
-        try:
-            asked.ParseFromString(body)
-        except DecodeError as error:
-            raise Invalid("the request cannot be read", why=str(error)) from error
-        for tensor in asked.inputs:
-            told.outputs.add(
-                name=tensor.name,
-                datatype=tensor.datatype,
-                shape=tensor.shape,
-                contents=tensor.contents,
-            )
-        told.raw_output_contents.extend(asked.raw_input_contents)
-        return write_archive(read_grpc_reply(told.SerializeToString()).outputs, most=MOST_INPUTS)
+        return write_archive(read_grpc_request(body).outputs, most=MOST_INPUTS)
     fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n") if b": " in line)
     if b"content-encoding" in fields:
-        raise Invalid("the request cannot be read", why="it is compressed")
+        raise Invalid("the infer request cannot be read", why="it is compressed")
     length = int(fields.get(_HEAD_LENGTH, len(body)))
-    try:
-        start = json.dumps({"outputs": json.loads(body[:length])["inputs"]}).encode()
-    except (ValueError, LookupError, TypeError) as error:
-        raise Invalid("the request cannot be read", why=str(error)) from error
-    reply = read_http_reply(start + body[length:], len(start))
-    return write_archive(reply.outputs, most=MOST_INPUTS)
+    return write_archive(read_http_request(body, length).outputs, most=MOST_INPUTS)

@@ -181,14 +181,22 @@ class Pool:
         except TimeoutError as error:
             raise DeadlineExceeded from error
         finally:
-            if connection is None:
-                pass
-            elif answer.reply.done() and not answer.reply.cancelled() and not answer.is_cut:
-                self.give_back(connection)
-            elif leave is not None and connection.awaits_answer:
-                leave(connection)
-            else:
-                self.discard(connection)
+            if connection is not None:
+                self._end(connection, answer, leave)
+
+    def _end(
+        self,
+        connection: HttpConnection,
+        answer: "_Whole",
+        leave: Callable[[HttpConnection], None] | None,
+    ) -> None:
+        """The caller of `fetch` waits no longer, with the whole answer or without."""
+        if answer.reply.done() and not answer.reply.cancelled() and not answer.is_cut:
+            self.give_back(connection)
+        elif leave is not None and connection.awaits_answer:
+            leave(connection)
+        else:
+            self.discard(connection)
 
     async def _open(
         self,
@@ -225,8 +233,9 @@ class _Whole:
     """Collects an answer: its head, and its body in pieces, of at most `most` bytes."""
 
     def __init__(self, most: int | None = None) -> None:
-        self.is_cut = False
-        self._left = most
+        self.is_cut = False  # it was larger
+        self._most = most
+        self._size = 0
         self.reply: asyncio.Future[tuple[ReplyHead, list[bytes]]] = (
             asyncio.get_running_loop().create_future()
         )
@@ -240,15 +249,14 @@ class _Whole:
             self.reply_end()
 
     def reply_body(self, data: bytes) -> None:
-        if self._left is not None:
-            self._left -= len(data)
-            if self._left < 0:
-                self._body.clear()
-                self.is_cut = True
-                if not self.reply.done():
-                    self.reply.set_exception(BodyTooLarge(0))
-                return
-        self._body.append(data)
+        self._size += len(data)
+        if self._most is None or self._size <= self._most:
+            self._body.append(data)
+            return
+        self._body.clear()
+        self.is_cut = True
+        if not self.reply.done():
+            self.reply.set_exception(BodyTooLarge(self._most))
 
     def reply_end(self) -> None:
         head = self._head

@@ -48,6 +48,17 @@ async def half_bodies(http, grpc_address, end, more: bytes, piece: bytes):
     await asyncio.gather(*(one() for _ in range(CONNECTIONS)))
 
 
+async def rapidly(one, end):
+    """120 times a second until then, whether or not the earlier ones have ended."""
+    calls = set()
+    while time.monotonic() < end:
+        task = asyncio.create_task(one())
+        calls.add(task)
+        task.add_done_callback(calls.discard)
+        await asyncio.sleep(1 / 120)
+    await asyncio.gather(*calls)
+
+
 async def trickle(http, grpc_address, end):
     """1.1 kB per second and connection."""
     await half_bodies(http, grpc_address, end, b"", b"x" * 1100)
@@ -94,7 +105,7 @@ async def expire(http, grpc_address, end):
     """120 calls a second whose deadlines pass after a quarter of a second, on one connection."""
     async with grpc.aio.insecure_channel(grpc_address) as channel:
         infer = channel.unary_unary(INFER)
-        body, calls = message("slow"), set()
+        body = message("slow")
 
         async def one():
             try:
@@ -102,12 +113,7 @@ async def expire(http, grpc_address, end):
             except grpc.aio.AioRpcError:
                 pass
 
-        while time.monotonic() < end:
-            task = asyncio.create_task(one())
-            calls.add(task)
-            task.add_done_callback(calls.discard)
-            await asyncio.sleep(1 / 120)
-        await asyncio.gather(*calls)
+        await rapidly(one, end)
 
 
 async def leave(http, grpc_address, end):
@@ -117,7 +123,6 @@ async def leave(http, grpc_address, end):
         {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [0]}]}
     ).encode()
     head = f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: {http}\r\nContent-Length: {len(body)}"
-    calls = set()
 
     async def one():
         _, writer = await asyncio.open_connection(host, int(port))
@@ -125,12 +130,7 @@ async def leave(http, grpc_address, end):
         await asyncio.sleep(1.0)
         writer.close()
 
-    while time.monotonic() < end:
-        task = asyncio.create_task(one())
-        calls.add(task)
-        task.add_done_callback(calls.discard)
-        await asyncio.sleep(1 / 120)
-    await asyncio.gather(*calls)
+    await rapidly(one, end)
 
 
 async def post(http, body, end):

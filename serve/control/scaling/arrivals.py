@@ -37,7 +37,7 @@ class CallCounts:
     """Of one model: calls that ended, of them refused; seconds of all, and calls up to each bound.
 
     Either since the gateway's start or in one step. `came` is known only of a step; it includes the
-    `mirrored` copies of calls, for which nobody waits.
+    `mirrored` copies of calls, whose responses no caller gets.
     """
 
     ended: float = 0.0

@@ -5,7 +5,6 @@ JSON head (8 bytes, big-endian). It holds every datatype exactly, and can be sen
 """
 
 import base64
-import json
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -35,10 +34,8 @@ def pack(tensors: Tensors, datatypes: Datatypes) -> bytes | None:
 def unpack(data: bytes) -> tuple[Tensors, Datatypes]:
     """The tensors and their datatypes."""
     request = request_of(data)
-    head = json.loads(request.body[: request.head_length])
-    told = json.dumps({"outputs": head["inputs"]}).encode()
-    reply = codec.read_http_reply(told + request.body[request.head_length :], len(told))
-    return reply.outputs, reply.datatypes
+    read = codec.read_http_request(request.body, request.head_length)
+    return read.outputs, read.datatypes
 
 
 def request_of(data: bytes) -> HttpInferRequest:
